@@ -1,0 +1,117 @@
+// A QLoRA run on one device: owns the adapter, the optimiser's state, the arena and the captured
+// graphs. The frozen model belongs to the caller.
+//
+//   Trainer trainer(model, options, backend);
+//   trainer.initialise(seed);
+//   for (...) { StepResult r = trainer.step(micro_batches, learning_rate); }
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reprise/graphs/executor.h"
+#include "reprise/graphs/step_builder.h"
+#include "reprise/runtime/model.h"
+
+namespace reprise {
+
+// kOff: every step runs eagerly. kAuto: captured if possible, otherwise eager with a printed
+// reason. kRequired: captured, or the run is refused.
+enum class GraphMode : std::uint8_t { kOff, kAuto, kRequired };
+
+// A (micro-)batch of token ids, row-major [batch, seq]. Labels are unshifted, as Hugging Face has
+// them: labels[t] is the token at position t, or -100; the loss of position t is on labels[t + 1].
+struct TokenBatch {
+  std::int64_t batch = 0;
+  std::int64_t seq = 0;
+  std::vector<std::int32_t> input_ids;
+  std::vector<std::int32_t> labels;
+  std::int64_t real_tokens = 0;  // positions that are not padding
+
+  // Positions that carry loss.
+  std::int64_t target_tokens() const;
+};
+
+struct TrainerOptions {
+  StepShape shape;
+  ComputeType compute = ComputeType::kF32;
+  LoraConfig lora;
+  AdamWOptions adamw;
+  float clip = 1;
+  bool prune = false;
+  std::uint64_t seed = 0;  // of dropout
+  GraphMode graph = GraphMode::kRequired;
+  LinearMode linear = LinearMode::kFused;
+};
+
+struct StepResult {
+  double loss = 0;        // mean over the valid target tokens of the step; 0 if there are none
+  double grad_norm = 0;   // before clipping
+  bool finite = true;     // false: nothing was updated
+  std::string bad_node;   // the first node with a value that is not finite, when !finite
+  std::int64_t target_tokens = 0;
+};
+
+struct EvaluationResult {
+  double nll_sum = 0;
+  std::int64_t target_tokens = 0;
+};
+
+// Bytes of a run before anything is allocated.
+struct MemoryReport {
+  std::int64_t weights = 0;
+  std::int64_t adapters = 0;     // parameters and gradients
+  std::int64_t optimizer = 0;    // both moments
+  std::int64_t activations = 0;  // arena, without what only scratch needs
+  std::int64_t scratch = 0;      // the rest of the arena
+  std::int64_t total() const { return weights + adapters + optimizer + activations + scratch; }
+};
+
+MemoryReport plan_memory(const ModelConfig& model, const TrainerOptions& options,
+                         DType embedding_dtype, const Backend& backend);
+std::string to_string(const MemoryReport& report);
+// Throws DoesNotFit, saying what to reduce, when the total exceeds what the machine has free.
+void require_fits(const MemoryReport& report);
+
+class Trainer {
+ public:
+  // Plans, allocates, and captures on the first step. `model` and `backend` must outlive this.
+  Trainer(const Model& model, const TrainerOptions& options, Backend& backend);
+  ~Trainer();
+
+  // PEFT's initial adapter from a seed, moments zero, step 0.
+  void initialise(std::uint64_t seed);
+
+  // One optimiser step on options.shape.accumulate micro-batches. Throws Error when their shape is
+  // not the captured one, InputError when a token id is outside the vocabulary.
+  StepResult step(std::span<const TokenBatch> micro_batches, double learning_rate);
+
+  // Changes nothing in training. Any sequence length up to options.shape.seq.
+  EvaluationResult evaluate(const TokenBatch& batch);
+
+  // Logits of the last token of `tokens`, [vocab_size].
+  std::vector<float> next_logits(std::span<const std::int32_t> tokens);
+
+  // Runs step 1 unfused on `batch` without updating and returns its tensors, as FP32, under the
+  // names of the golden data: loss, logits, grad.*, x.*, y.*, dx.*, dy.*.
+  std::vector<std::pair<std::string, Tensor>> dump(const TokenBatch& batch);
+
+  const LoraLayout& layout() const;
+  std::span<float> lora_params();
+  std::span<const float> lora_grads() const;
+  std::int64_t steps_done() const;
+  // The graph of the step (accumulate == 1) or of the micro-step, with its plan.
+  const StepGraph& step_graph() const;
+  const GraphPlan& step_plan() const;
+  MemoryReport memory() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace reprise
