@@ -1,0 +1,62 @@
+// Fills the CPU's table: for each op the implementations of the best instruction set first, then
+// those of every lower one down to the generic build.
+#include "reprise/kernels/cpu_ops.h"
+
+#include <array>
+#include <string>
+
+#include "kernels/cpu/isa_tables.h"
+#include "kernels/cpu/onednn_linear.h"
+#include "reprise/kernels/error.h"
+
+namespace reprise {
+namespace {
+
+using Append = void (*)(OpTable&);
+
+struct InstructionSet {
+  Isa isa;
+  Append linear;
+  std::array<Append, 0> others;
+};
+
+constexpr InstructionSet kInstructionSets[] = {
+#ifdef REPRISE_X86_64
+    {Isa::kAvx512Bf16, nullptr, {}},
+    {Isa::kAvx512, nullptr, {}},
+    {Isa::kAvx2, nullptr, {}},
+#endif
+    {Isa::kGeneric, nullptr, {}},
+};
+
+}  // namespace
+
+const char* name_of(LinearMode mode) {
+  switch (mode) {
+    case LinearMode::kFused:
+      return "fused";
+    case LinearMode::kDequant:
+      return "dequant";
+    case LinearMode::kCached:
+      return "cached";
+  }
+  return "?";
+}
+
+OpTable cpu_ops(Isa isa, LinearMode mode) {
+  const Isa detected = detect_isa();
+  require(isa <= detected, std::string("this CPU has no ") + name_of(isa) +
+                               "; the best it has is " + name_of(detected));
+  OpTable table;
+  for (const InstructionSet& set : kInstructionSets) {
+    if (set.isa > isa) continue;
+    // The comparison modes list the library alone: where it can't run, the graph is refused, and
+    // a comparison never silently times the fused kernels against themselves.
+    if (mode == LinearMode::kFused && set.linear != nullptr) set.linear(table);
+    for (const Append append : set.others) append(table);
+  }
+  if (mode != LinearMode::kFused) cpu::append_onednn_linear(mode, isa, table);
+  return table;
+}
+
+}  // namespace reprise
