@@ -109,8 +109,8 @@ Support library_supports(const LibraryGemm& gemm) {
     const Plan plan(gemm);
     return Support::yes();
   } catch (const dnnl::error& error) {
-    return Support::no(library_name() + " has no " + name_of(gemm.a.dtype) +
-                       " matmul on this CPU (" + error.what() + ")");
+    return Support::no(library_name() + " has no matmul of " + name_of(gemm.a.dtype) + " into " +
+                       name_of(gemm.c.dtype) + " on this CPU (" + error.what() + ")");
   }
 }
 
