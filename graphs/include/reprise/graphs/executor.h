@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,15 @@ namespace reprise {
 
 // Memory of the values that are not activations.
 struct Bindings {
-  std::vector<void*> memory;      // by value index; null for activations, parts and NF4 weights
-  std::vector<Nf4View> nf4;       // by value index; only for kFrozenNf4
+  std::vector<void*> memory;  // by value index; null for activations, parts and NF4 weights
+  std::vector<Nf4View> nf4;   // by value index; only for kFrozenNf4
 
-  explicit Bindings(const Graph& graph) : memory(graph.values.size()), nf4(graph.values.size()) {}
+  explicit Bindings(const Graph& graph)
+      : memory(graph.values.size(), nullptr), nf4(graph.values.size(), Nf4View{}) {}
   void bind(ValueId id, void* data) { memory.at(static_cast<std::size_t>(id.index)) = data; }
-  void bind(ValueId id, const Nf4View& weight) { nf4.at(static_cast<std::size_t>(id.index)) = weight; }
+  void bind(ValueId id, const Nf4View& weight) {
+    nf4.at(static_cast<std::size_t>(id.index)) = weight;
+  }
 };
 
 // A graph whose every address is known.
@@ -28,24 +32,25 @@ class BoundGraph {
   BoundGraph(const Graph& graph, GraphPlan plan, Bindings bindings, std::byte* arena,
              Backend& backend);
 
+  ~BoundGraph();
+  BoundGraph(BoundGraph&&) noexcept;
+  BoundGraph& operator=(BoundGraph&&) noexcept;
+
   // Chooses, binds and runs each node in turn. `after` (may be empty) is called after each node.
   void run_eager(const std::function<void(std::size_t node)>& after = {});
 
   // The view of a value, for the host.
   View view(ValueId id) const;
 
-  const Graph& graph() const { return *graph_; }
-  const GraphPlan& plan() const { return plan_; }
-  Backend& backend() const { return *backend_; }
-  std::byte* arena() const { return arena_; }
-  const Bindings& bindings() const { return bindings_; }
+  const Graph& graph() const;
+  const GraphPlan& plan() const;
+  // Changes with every address, implementation and node: what a capture depends on.
+  std::uint64_t fingerprint() const;
 
  private:
-  const Graph* graph_;
-  GraphPlan plan_;
-  Bindings bindings_;
-  std::byte* arena_;
-  Backend* backend_;
+  friend class CapturedGraph;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 // A captured graph: on the CPU the list of bound calls, on a CUDA device a CUDA Graph. Replaying
@@ -53,16 +58,19 @@ class BoundGraph {
 class CapturedGraph {
  public:
   explicit CapturedGraph(const BoundGraph& graph);
+  ~CapturedGraph();
+  CapturedGraph(CapturedGraph&&) noexcept;
+  CapturedGraph& operator=(CapturedGraph&&) noexcept;
 
-  // Throws Error when `graph` is not the one that was captured any more: another arena, another
-  // binding, another node count.
+  // Runs the captured calls. Throws Error when `graph` is not what was captured any more: another
+  // address, another implementation, another node.
   void replay(const BoundGraph& graph) const;
 
-  std::size_t size() const { return calls_.size(); }
+  std::size_t nodes() const;
 
  private:
-  std::vector<std::function<void(const Execution&)>> calls_;
-  std::uint64_t fingerprint_ = 0;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 // Name of the first node whose outputs hold a NaN or infinity when the graph is run eagerly again,

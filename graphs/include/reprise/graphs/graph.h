@@ -1,7 +1,7 @@
 // The training step as data: a list of typed nodes over typed values. The order of the list is the
-// order of execution; a node may update a value in place (it then reads and writes it). Nothing here
-// holds memory: a plan (plan.h) places the activations in one arena, bindings (executor.h) give the
-// rest.
+// order of execution; a node may update a value in place (it then reads and writes it). Nothing
+// here holds memory: a plan (plan.h) places the activations in one arena, bindings (executor.h)
+// give the rest.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,11 @@ struct Value {
   DType dtype = DType::kF32;
   Dims dims;
   ValueKind kind = ValueKind::kActivation;
-  ValueId parent;                  // a part of another value, `offset` bytes into it
+  ValueId parent;  // present: a part of another value, `offset` bytes into it
   std::int64_t offset = 0;
+  // Layout of a kFrozenNf4 value.
+  std::int64_t nf4_block_size = 64;
+  NibbleOrder nf4_order = NibbleOrder::kHighFirst;
 
   std::int64_t bytes() const { return dims.count() * size_of(dtype); }
 };
@@ -128,12 +131,12 @@ struct Fill {
 };
 }  // namespace node
 
-using Op = std::variant<node::EmbeddingForward, node::RmsNormForward, node::RmsNormBackward,
-                        node::LinearNf4Forward, node::LinearNf4Backward, node::LoraBackward,
-                        node::Rope, node::AttentionForward, node::AttentionBackward,
-                        node::SwigluForward, node::SwigluBackward, node::Residual,
-                        node::CrossEntropy, node::LmHead, node::GradNorm, node::Clip, node::AdamW,
-                        node::Fill>;
+using Op =
+    std::variant<node::EmbeddingForward, node::RmsNormForward, node::RmsNormBackward,
+                 node::LinearNf4Forward, node::LinearNf4Backward, node::LoraBackward, node::Rope,
+                 node::AttentionForward, node::AttentionBackward, node::SwigluForward,
+                 node::SwigluBackward, node::Residual, node::CrossEntropy, node::LmHead,
+                 node::GradNorm, node::Clip, node::AdamW, node::Fill>;
 
 enum class Pass : std::uint8_t { kForward, kLoss, kBackward, kUpdate };
 const char* name_of(Pass pass);  // "forward"
@@ -173,9 +176,9 @@ struct Graph {
   ValueId storage(ValueId id) const;
 };
 
-// Throws Error naming the node when a value is read before it is written, an operand is out of range
-// or of a kind that may not be written, a part leaves its parent, or an op's own contract (its
-// `check`) is not met.
+// Throws Error naming the node when a value is read before it is written, an operand is out of
+// range or of a kind that may not be written, a part leaves its parent, or an op's own contract
+// (its `check`) is not met.
 void verify(const Graph& graph);
 
 }  // namespace reprise

@@ -1,8 +1,8 @@
 // Builds the graphs of a QLoRA training run on a Llama- or Qwen2-shaped model.
 //
-// With accumulate == 1 a step is one graph: forward, loss, backward, norm, clip, AdamW. With more, a
-// micro-step graph adds into one flat gradient buffer and an update graph follows; a data-parallel
-// all-reduce of that buffer will go between the two.
+// With accumulate == 1 a step is one graph: forward, loss, backward, norm, clip, AdamW. With more,
+// a micro-step graph adds into one flat gradient buffer and an update graph follows; a
+// data-parallel all-reduce of that buffer will go between the two.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ enum class StepKind : std::uint8_t {
   kMicroStep,  // forward, loss, backward; adds to the gradients (accumulate > 1)
   kUpdate,     // norm, clip, AdamW, gradients back to zero (accumulate > 1)
   kEvaluate,   // forward and the loss of each token; no gradient
-  kLogits,     // forward and the whole logits, for sampling
+  kHidden,     // forward up to the final norm, for sampling
   kDump,       // kTrain without the update, full logits, every value kept apart
 };
 
@@ -42,25 +42,26 @@ struct StepOptions {
   StepKind kind = StepKind::kTrain;
   StepShape shape;
   ComputeType compute = ComputeType::kF32;
-  DType embedding_dtype = DType::kF32;  // of the embedding table and the head
+  DType embedding_dtype = DType::kF32;
+  DType head_dtype = DType::kF32;  // the embedding's when they are tied
   LoraConfig lora;
   AdamWOptions adamw;
-  float clip = 1;        // 0: no clipping
-  bool prune = false;    // drop nodes that nothing reads: dX of q, k and v in layer 0
-  bool cached = false;   // --linear cached: projections get a dequantised twin
+  float clip = 1;       // 0: no clipping
+  bool prune = false;   // drop nodes that nothing reads: dX of q, k and v in layer 0
+  bool cached = false;  // --linear cached: projections get a dequantised twin
 };
 
 // The values that the runtime binds and the host reads.
 struct StepValues {
-  ValueId input_ids, labels, step_params;                     // inputs
-  ValueId embedding, lm_head, final_norm, rope_table;         // frozen; lm_head == embedding if tied
+  ValueId input_ids, labels, step_params;              // inputs
+  ValueId embedding, lm_head, final_norm, rope_table;  // frozen; lm_head == embedding if tied
   struct Layer {
     ValueId input_norm, post_attention_norm;
     std::array<ValueId, kProjections> weight, cached_weight, bias;
   };
   std::vector<Layer> layers;
-  ValueId lora_params, lora_grads, exp_avg, exp_avg_sq;       // trained, flat
-  ValueId loss, nll, grad_norm, decision, logits;             // results
+  ValueId lora_params, lora_grads, exp_avg, exp_avg_sq;    // trained, flat
+  ValueId loss, nll, grad_norm, decision, logits, hidden;  // results
   // kDump only: values by the golden data's names ("x.model.layers.0.mlp.down_proj", "dx.embed").
   std::vector<std::pair<std::string, ValueId>> dump;
 };
@@ -71,6 +72,7 @@ struct StepGraph {
   StepOptions options;
 };
 
-StepGraph build_step(const ModelConfig& model, const LoraLayout& layout, const StepOptions& options);
+StepGraph build_step(const ModelConfig& model, const LoraLayout& layout,
+                     const StepOptions& options);
 
 }  // namespace reprise

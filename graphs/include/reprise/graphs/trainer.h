@@ -49,10 +49,10 @@ struct TrainerOptions {
 };
 
 struct StepResult {
-  double loss = 0;        // mean over the valid target tokens of the step; 0 if there are none
-  double grad_norm = 0;   // before clipping
-  bool finite = true;     // false: nothing was updated
-  std::string bad_node;   // the first node with a value that is not finite, when !finite
+  double loss = 0;       // mean over the valid target tokens of the step; 0 if there are none
+  double grad_norm = 0;  // before clipping
+  bool finite = true;    // false: nothing was updated
+  std::string bad_node;  // the first node with a value that is not finite, when !finite
   std::int64_t target_tokens = 0;
 };
 
@@ -99,6 +99,9 @@ class Trainer {
   // Runs step 1 unfused on `batch` without updating and returns its tensors, as FP32, under the
   // names of the golden data: loss, logits, grad.*, x.*, y.*, dx.*, dy.*.
   std::vector<std::pair<std::string, Tensor>> dump(const TokenBatch& batch);
+
+  // Everything in it may be overwritten between two steps: a replay reads nothing of the last one.
+  std::span<std::byte> arena();
 
   const LoraLayout& layout() const;
   std::span<float> lora_params();
