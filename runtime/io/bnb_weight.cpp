@@ -1,4 +1,4 @@
-#include "runtime/io/bnb_weight.h"
+#include "reprise/runtime/bnb_weight.h"
 
 #include <algorithm>
 #include <array>
@@ -19,15 +19,6 @@ using nlohmann::json;
 
 constexpr const char* kStateSuffix = ".quant_state.bitsandbytes__nf4";
 constexpr const char* kFp4StateSuffix = ".quant_state.bitsandbytes__fp4";
-
-// The JSON of the quantisation state, checked.
-struct QuantState {
-  std::int64_t block_size = 0;
-  std::vector<std::int64_t> shape;
-  bool nested = false;
-  std::int64_t nested_block_size = 0;
-  float nested_offset = 0;
-};
 
 // A weight and its companions; messages start with the file and the weight's name.
 class StoredWeight {
@@ -74,7 +65,7 @@ class StoredWeight {
   std::string where_;
 };
 
-void read_nested_state(const json& state, const std::string& where, QuantState& result) {
+void read_nested_state(const json& state, const std::string& where, BnbState& result) {
   result.nested = true;
   result.nested_block_size = json_integer(state, "nested_blocksize", {64, 4096}, where);
   const std::string dtype = json_string(state, "nested_dtype", where);
@@ -88,7 +79,7 @@ void read_nested_state(const json& state, const std::string& where, QuantState& 
   }
 }
 
-QuantState parse_state(const json& state, const std::string& where) {
+BnbState parse_state(const json& state, const std::string& where) {
   static constexpr std::array<std::string_view, 7> kKeys = {
       "quant_type",       "blocksize",    "dtype",        "shape",
       "nested_blocksize", "nested_dtype", "nested_offset"};
@@ -104,15 +95,16 @@ QuantState parse_state(const json& state, const std::string& where) {
     }
     nested |= key.starts_with("nested_");
   }
-  QuantState result;
+  BnbState result;
   result.block_size = json_integer(state, "blocksize", {64, 4096}, where);
   if ((result.block_size & (result.block_size - 1)) != 0) {
     throw InputError(where + ": \"blocksize\" is " + std::to_string(result.block_size) +
                      ", must be a power of two");
   }
-  const std::string dtype = json_string(state, "dtype", where);
-  if (dtype != "float32" && dtype != "float16" && dtype != "bfloat16") {
-    throw InputError(where + ": \"dtype\" is " + in_quotes(dtype) +
+  result.dtype_name = json_string(state, "dtype", where);
+  if (result.dtype_name != "float32" && result.dtype_name != "float16" &&
+      result.dtype_name != "bfloat16") {
+    throw InputError(where + ": \"dtype\" is " + in_quotes(result.dtype_name) +
                      ", expected float32, float16 or bfloat16");
   }
   const json& shape = json_member(state, "shape", where);
@@ -127,7 +119,7 @@ QuantState parse_state(const json& state, const std::string& where) {
   return result;
 }
 
-QuantState read_state(const StoredWeight& weight) {
+BnbState read_state(const StoredWeight& weight) {
   if (weight.packed().dtype_name == "I8") {
     throw InputError(weight.where() + " is quantised to 8 bits, only nf4 is supported");
   }
@@ -154,7 +146,7 @@ void require_codebook(const StoredWeight& weight) {
   }
 }
 
-void require_shape(const StoredWeight& weight, const QuantState& state, std::int64_t n,
+void require_shape(const StoredWeight& weight, const BnbState& state, std::int64_t n,
                    std::int64_t k) {
   if (state.shape != std::vector{n, k}) {
     throw InputError(weight.where() + ": quant_state says shape " + to_string(state.shape) +
@@ -170,7 +162,7 @@ void require_shape(const StoredWeight& weight, const QuantState& state, std::int
   }
 }
 
-void expand_absmax(const StoredWeight& weight, const QuantState& state, std::int64_t blocks,
+void expand_absmax(const StoredWeight& weight, const BnbState& state, std::int64_t blocks,
                    float* absmax) {
   if (!state.nested) {
     const std::vector<float> values = weight.floats(".absmax", blocks);
@@ -207,7 +199,7 @@ bool is_bnb_weight(const SafetensorsModel& model, const std::string& name) {
 Nf4Weight read_bnb_weight(const SafetensorsModel& model, const std::string& name, std::int64_t n,
                           std::int64_t k) {
   const StoredWeight weight(model, name);
-  const QuantState state = read_state(weight);
+  const BnbState state = read_state(weight);
   require_shape(weight, state, n, k);
   require_codebook(weight);
   const std::int64_t blocks = nf4_blocks(n * k, state.block_size);
@@ -224,8 +216,8 @@ Nf4Weight read_bnb_weight(const SafetensorsModel& model, const std::string& name
   return result;
 }
 
-std::vector<std::int64_t> bnb_weight_shape(const SafetensorsModel& model, const std::string& name) {
-  return read_state(StoredWeight(model, name)).shape;
+BnbState read_bnb_state(const SafetensorsModel& model, const std::string& name) {
+  return read_state(StoredWeight(model, name));
 }
 
 }  // namespace reprise
