@@ -17,16 +17,16 @@ using Append = void (*)(OpTable&);
 struct InstructionSet {
   Isa isa;
   Append linear;
-  std::array<Append, 0> others;
+  std::array<Append, 1> others;
 };
 
 constexpr InstructionSet kInstructionSets[] = {
 #ifdef REPRISE_X86_64
-    {Isa::kAvx512Bf16, nullptr, {}},
-    {Isa::kAvx512, nullptr, {}},
-    {Isa::kAvx2, nullptr, {}},
+    {Isa::kAvx512Bf16, nullptr, {cpu::avx512_bf16::append_cross_entropy}},
+    {Isa::kAvx512, nullptr, {cpu::avx512::append_cross_entropy}},
+    {Isa::kAvx2, nullptr, {cpu::avx2::append_cross_entropy}},
 #endif
-    {Isa::kGeneric, nullptr, {}},
+    {Isa::kGeneric, nullptr, {cpu::generic::append_cross_entropy}},
 };
 
 }  // namespace

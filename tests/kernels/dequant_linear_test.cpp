@@ -159,9 +159,9 @@ double difference(const std::vector<float>& values, const std::vector<float>& ex
 }
 
 // Both sides multiply the same rounded operands. What differs: the order of FP32 sums (a few
-// 2^-24 of the norm: these sums do not cancel systematically), one rounding of a bf16 result
-// (2^-9 each, so 2^-8 between two), and, in bf16, a rounding of u that falls the other way (a few
-// elements by 2^-8, well below the same bound).
+// 2^-24 of the norm: the errors of different elements are independent), one rounding of a bf16
+// result to either side (at most half a unit in the last place, 2^-8 of an element), and, in bf16,
+// a rounding of u that falls the other way (a few elements by 2^-7, well below the same bound).
 double tolerance(const LinearData& data) {
   const bool rounds =
       data.shape.out == DType::kBF16 || (data.compute == ComputeType::kBF16 && data.shape.rank > 0);
