@@ -262,7 +262,11 @@ void run(const CrossEntropyArgs& args, const Execution& execution) {
   for (std::int64_t next = 0; next < m;) {
     std::int64_t rows = 0;
     for (; next < m && rows < block; ++next) {
-      if (labels[next] != kIgnoredLabel) head.states[rows++].row = next;
+      // A label that no chunk holds is a caller's error; its logit stays a NaN and so does the
+      // loss.
+      if (labels[next] != kIgnoredLabel) {
+        head.states[rows++] = {.row = next, .label_logit = __builtin_nanf("")};
+      }
     }
     if (rows == 0) break;  // only masked rows are left
     run_block(head, rows, pool);
