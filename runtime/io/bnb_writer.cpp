@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::int64_t kNestedBlock = 256;  // bitsandbytes knows no other
 
-// PyTorch's linspace in FP32: from the nearer end, so that the values are symmetric.
+// PyTorch's linspace in FP32: from the nearer end, product and sum rounded once.
 float linspace(float begin, float end, int steps, int i) {
   const float step = (end - begin) / static_cast<float>(steps - 1);
-  return i < steps / 2 ? begin + step * static_cast<float>(i)
-                       : end - step * static_cast<float>(steps - 1 - i);
+  return i < steps / 2 ? std::fma(step, static_cast<float>(i), begin)
+                       : std::fma(-step, static_cast<float>(steps - 1 - i), end);
 }
 
 std::array<float, 256> make_dynamic_map() {
