@@ -158,14 +158,18 @@ double difference(const std::vector<float>& values, const std::vector<float>& ex
   return std::sqrt(sum);
 }
 
-// Both sides multiply the same rounded operands. What differs: the order of FP32 sums (a few
-// 2^-24 of the norm: the errors of different elements are independent), one rounding of a bf16
-// result to either side (at most half a unit in the last place, 2^-8 of an element), and, in bf16,
-// a rounding of u that falls the other way (a few elements by 2^-7, well below the same bound).
+// What differs from the reference: the order of FP32 sums (a few 2^-24 of the norm: the errors of
+// different elements are independent); the rounding of a bf16 result; and in bf16 compute the
+// rounding of the adapter's operands, which the reference does not round: dropout(x), A, u, B, or
+// grad_u and A. A rounding moves an element by at most 2^-8 of itself, by 0.42 * 2^-8 in the root
+// mean square; five independent ones stay below 1.5 * 2^-8.
+constexpr double kSumError = 0x1p-19;
+constexpr double kRoundingError = 1.5 * 0x1p-8;
+
 double tolerance(const LinearData& data) {
   const bool rounds =
       data.shape.out == DType::kBF16 || (data.compute == ComputeType::kBF16 && data.shape.rank > 0);
-  return rounds ? 0x1p-8 : 0x1p-19;
+  return rounds ? kRoundingError : kSumError;
 }
 
 void check_close(const Outputs& outputs, const Outputs& expected, const LinearData& data,
@@ -176,7 +180,8 @@ void check_close(const Outputs& outputs, const Outputs& expected, const LinearDa
                                             << ": relative error " << error << " above "
                                             << tolerance(data));
   if (!expected.u.empty()) {
-    BOOST_TEST(difference(outputs.u, expected.u) / norm(expected.u) <= 0x1p-19);
+    const double bound = data.compute == ComputeType::kBF16 ? kRoundingError : kSumError;
+    BOOST_TEST(difference(outputs.u, expected.u) / norm(expected.u) <= bound);
   }
 }
 
@@ -227,6 +232,8 @@ void compare_all(ComputeType compute, bool backward) {
   for (LinearCase shape : kCases) {
     for (const DType in : {DType::kF32, DType::kBF16}) {
       for (const DType out : {DType::kF32, DType::kBF16}) {
+        // Neither the library nor any step has an fp32 product with a bf16 result.
+        if (compute == ComputeType::kF32 && out == DType::kBF16) continue;
         shape.in = in;
         shape.out = out;
         compare(shape, compute, backward, random);
