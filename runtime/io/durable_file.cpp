@@ -9,6 +9,7 @@
 
 #include "runtime/io/quoted.h"
 #include "runtime/io/temporary_name.h"
+#include "runtime/io/write_errors.h"
 
 namespace reprise {
 namespace {
@@ -76,13 +77,12 @@ void DurableFile::fail(const std::string& action, int error) {
   folder_ = -1;
   std::string message =
       in_quotes(target_) + ": not written: cannot " + action + ": " + reason(error);
-  const bool space = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  if (space && expected_bytes_ > 0) {
+  if (is_out_of_space(error) && expected_bytes_ > 0) {
     message += "; it needs " + std::to_string(expected_bytes_) + " bytes";
-  } else if (space) {
+  } else if (is_out_of_space(error)) {
     message += " after " + std::to_string(written_bytes_) + " bytes";
   }
-  throw NotWritten(message + ". A file of that name is as it was before");
+  throw_not_written(message + ". A file of that name is as it was before", error);
 }
 
 void DurableFile::append(std::span<const std::byte> bytes) {

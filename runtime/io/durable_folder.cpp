@@ -12,6 +12,7 @@
 #include "reprise/runtime/mapped_file.h"
 #include "runtime/io/quoted.h"
 #include "runtime/io/temporary_name.h"
+#include "runtime/io/write_errors.h"
 
 namespace reprise {
 namespace {
@@ -19,8 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const fs::path& folder, const std::string& action, int error) {
-  throw NotWritten(in_quotes(folder) + ": not written: cannot " + action + ": " +
-                   std::generic_category().message(error));
+  throw_not_written(in_quotes(folder) + ": not written: cannot " + action + ": " +
+                        std::generic_category().message(error),
+                    error);
 }
 
 // Returns 0 or errno.

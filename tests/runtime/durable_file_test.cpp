@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(a_full_disk_leaves_the_old_file) {
   const auto fails_with = [&](const std::function<void()>& action, std::string_view text) {
     try {
       action();
-    } catch (const NotWritten& error) {
+    } catch (const DoesNotFit& error) {
       const std::string_view message = error.what();
       return message.find(text) != std::string_view::npos &&
              message.find("File too large") != std::string_view::npos &&
@@ -162,10 +162,10 @@ BOOST_AUTO_TEST_CASE(targets_that_are_refused) {
   check_throws<UsageError>([&] { write(dir / "sub"); }, {"sub\"", "not a regular file"});
   check_throws<UsageError>([&] { write(dir / "fifo"); }, {"not a regular file"});
   check_throws<UsageError>([&] { write(dir / "sub" / ""); }, {"not the name of a file"});
-  check_throws<NotWritten>([&] { write(dir / "gone" / "x"); },
+  check_throws<UsageError>([&] { write(dir / "gone" / "x"); },
                            {"gone/x\"", "cannot open the folder", "No such file"});
-  check_throws<NotWritten>([&] { write(dir / "file" / "x"); }, {"Not a directory"});
-  check_throws<NotWritten>([&] { write(dir / std::string(300, 'n')); }, {"File name too long"});
+  check_throws<UsageError>([&] { write(dir / "file" / "x"); }, {"Not a directory"});
+  check_throws<UsageError>([&] { write(dir / std::string(300, 'n')); }, {"File name too long"});
   BOOST_CHECK_EQUAL(read_bytes(dir / "file"), "kept");
   BOOST_CHECK(fs::is_symlink(dir / "link"));
   BOOST_CHECK_EQUAL(entries_in(dir), 5u);
@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(a_folder_that_may_not_be_written) {
     if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
     try {
       write_durably(dir / "x", parts_of("new"));
-    } catch (const NotWritten& error) {
+    } catch (const UsageError& error) {
       ::_exit(std::string_view(error.what()).find("Permission denied") == std::string_view::npos);
     }
     ::_exit(1);
@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(a_failure_leaves_the_old_files) {
     BOOST_CHECK(with_file_size_limit(4096, [&] {
       try {
         replace_folder_files(dir, two_files(large, "c2"));
-      } catch (const NotWritten&) {
+      } catch (const DoesNotFit&) {
         return true;
       }
       return false;
@@ -284,7 +284,7 @@ BOOST_AUTO_TEST_CASE(a_failure_leaves_the_old_files) {
   write_bytes(folder.path() / "file", "x");
   check_throws<UsageError>([&] { replace_folder_files(folder.path() / "file", two_files("", "")); },
                            {"exists and is not a folder"});
-  check_throws<NotWritten>(
+  check_throws<UsageError>(
       [&] { replace_folder_files(folder.path() / "no" / "x", two_files("", "")); },
       {"no/x\"", "No such file"});
 }

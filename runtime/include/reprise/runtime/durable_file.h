@@ -4,9 +4,11 @@
 // untouched.
 //
 // Failures come in two kinds:
-//   NotWritten           the old file, if there was one, is intact; the temporary is gone
 //   DurabilityUncertain  the new file has its name, but syncing the folder failed, so that a crash
 //                        of the machine might still bring the old one back
+//   anything else        not written: the old file, if there was one, is intact, the temporary gone.
+//                        DoesNotFit: no room on the disk, in the quota or under the size limit;
+//                        UsageError: a path that cannot be written to; Error: the device failed
 // After a failed fsync the pages count as clean although they never reached the disk, and a second
 // fsync would report success; so nothing is ever synced twice.
 #pragma once
@@ -22,9 +24,6 @@
 
 namespace reprise {
 
-struct NotWritten : DoesNotFit {  // a full disk is its commonest reason
-  using DoesNotFit::DoesNotFit;
-};
 struct DurabilityUncertain : Error {
   using Error::Error;
 };
