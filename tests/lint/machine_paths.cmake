@@ -1,0 +1,25 @@
+# Nothing in the project names a folder of one machine, or leaves work marked as undone.
+include(${CMAKE_CURRENT_LIST_DIR}/source_files.cmake)
+
+# Written in pieces, or this file would be the first to complain about.
+string(JOIN "|" folders "work" "root" "home/[a-z]+" "Users" "mnt" "farm")
+string(JOIN "" mark "TO" "DO|FIX" "ME|XX" "X")
+
+source_files(files *.h *.cpp *.cmake *.in *.sh *.py *.md *.json CMakeLists.txt run)
+foreach(file IN LISTS files)
+  if(file MATCHES "^tests/data/")
+    continue()
+  endif()
+  read_lines(lines ${SOURCE_DIR}/${file})
+  set(number 0)
+  foreach(line IN LISTS lines)
+    math(EXPR number "${number} + 1")
+    if(line MATCHES "(^|[^A-Za-z0-9_.}/])/(${folders})/")
+      complain("${file}:${number} names a folder of a machine")
+    endif()
+    if(line MATCHES "(^|[^A-Za-z])(${mark})([^A-Za-z]|$)")
+      complain("${file}:${number} leaves something undone")
+    endif()
+  endforeach()
+endforeach()
+stop_if_any_complaint()
