@@ -111,14 +111,14 @@ void DurableFile::finish() {
   if (::close(file) != 0 && errno != EINTR) fail("close it", errno);
 }
 
-void DurableFile::publish() {
+void DurableFile::publish(FolderSync sync) {
   if (file_ >= 0) finish();
   require(temporary_exists_, "DurableFile: publish twice");
   if (::renameat(folder_, temporary_name_.c_str(), folder_, target_name_.c_str()) != 0) {
     fail("rename the temporary file to it", errno);
   }
   temporary_exists_ = false;
-  if (::fsync(folder_) != 0) {
+  if (sync == FolderSync::kNow && ::fsync(folder_) != 0) {
     throw DurabilityUncertain(in_quotes(target_) + ": written, but syncing its folder failed: " +
                               reason(errno) + "; a crash of the machine may undo it");
   }

@@ -34,16 +34,23 @@ int sync_folder(const fs::path& folder) {
   return error;
 }
 
-void sync_parent(const fs::path& folder, const fs::path& parent) {
-  if (const int error = sync_folder(parent); error != 0) {
-    throw DurabilityUncertain(in_quotes(folder) + ": written, but syncing its parent failed: " +
-                              std::generic_category().message(error) +
-                              "; a crash of the machine may undo it");
-  }
+[[noreturn]] void throw_uncertain(const fs::path& folder, int error) {
+  throw DurabilityUncertain(in_quotes(folder) + ": written, but syncing a folder failed: " +
+                            std::generic_category().message(error) +
+                            "; a crash of the machine may undo it");
 }
 
-void write_all(const fs::path& folder, const std::vector<FileContent>& files) {
-  for (const FileContent& file : files) write_durably(folder / file.name, file.parts);
+void sync_parent(const fs::path& folder, const fs::path& parent) {
+  if (const int error = sync_folder(parent); error != 0) throw_uncertain(folder, error);
+}
+
+std::unique_ptr<DurableFile> prepare(const fs::path& folder, const FileContent& content) {
+  std::int64_t bytes = 0;
+  for (const auto part : content.parts) bytes += static_cast<std::int64_t>(part.size());
+  auto file = std::make_unique<DurableFile>(folder / content.name, bytes);
+  for (const auto part : content.parts) file->append(part);
+  file->finish();
+  return file;
 }
 
 // A folder under a temporary name, removed with its files unless it has been given away.
@@ -100,19 +107,22 @@ bool has_content(const fs::path& path, const ByteParts& parts) {
 
 void replace_in_place(const fs::path& folder, const std::vector<FileContent>& files) {
   std::vector<std::unique_ptr<DurableFile>> prepared;
-  for (const FileContent& file : files) {
-    std::int64_t bytes = 0;
-    for (const auto part : file.parts) bytes += static_cast<std::int64_t>(part.size());
-    prepared.push_back(std::make_unique<DurableFile>(folder / file.name, bytes));
-    for (const auto part : file.parts) prepared.back()->append(part);
-    prepared.back()->finish();
-  }
+  for (const FileContent& file : files) prepared.push_back(prepare(folder, file));
   const fs::path last = folder / files.back().name;
   if (!has_content(last, files.back().parts)) {
     if (::unlink(last.c_str()) != 0 && errno != ENOENT) fail(folder, "remove its old file", errno);
     if (const int error = sync_folder(folder); error != 0) fail(folder, "sync it", error);
   }
-  for (const auto& file : prepared) file->publish();
+  // A sync between, so that a crash of the machine cannot keep the last name and lose another. If
+  // it fails the rest is done all the same: then at least this machine sees a whole folder.
+  int first_error = 0;
+  for (std::size_t i = 0; i < prepared.size(); ++i) {
+    prepared[i]->publish(FolderSync::kLater);
+    if (i + 2 < prepared.size()) continue;
+    const int error = sync_folder(folder);
+    if (first_error == 0) first_error = error;
+  }
+  if (first_error != 0) throw_uncertain(folder, first_error);
 }
 
 }  // namespace
@@ -134,7 +144,9 @@ void replace_folder_files(const fs::path& folder, const std::vector<FileContent>
   if (exists && (!plain || !holds_only(target, files))) return replace_in_place(target, files);
 
   StagingFolder staging(parent, target, files);
-  write_all(staging.path(), files);
+  for (const FileContent& file : files) {
+    prepare(staging.path(), file)->publish(FolderSync::kLater);
+  }
   if (const int error = sync_folder(staging.path()); error != 0) fail(target, "sync it", error);
   if (!exists) {
     // Not over a folder that somebody has made in the meantime, unless it is empty.

@@ -28,6 +28,9 @@ struct DurabilityUncertain : Error {
   using Error::Error;
 };
 
+// Whether a rename is made durable at once, or with others by who called.
+enum class FolderSync : std::uint8_t { kNow, kLater };
+
 class DurableFile {
  public:
   // Creates the temporary. `bytes`: the size to come, reserved at once so that a full disk shows
@@ -43,7 +46,7 @@ class DurableFile {
   // Makes the data durable under its temporary name.
   void finish();
   // Gives it the target's name and syncs the folder; calls finish() if that has not happened.
-  void publish();
+  void publish(FolderSync sync = FolderSync::kNow);
 
  private:
   [[noreturn]] void fail(const std::string& action, int error);
