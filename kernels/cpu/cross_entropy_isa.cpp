@@ -10,8 +10,8 @@
 
 #include "kernels/cpu/dense_panel_isa.h"
 #include "kernels/cpu/isa_tables.h"
+#include "kernels/cpu/lm_head_isa.h"
 #include "kernels/cpu/softmax_chunk_isa.h"
-#include "reprise/kernels/float16.h"
 #include "reprise/kernels/thread_pool.h"
 
 namespace reprise::cpu::REPRISE_ISA {
@@ -36,8 +36,8 @@ struct RowState {
   float scale = 0;            // loss_scale / (sum of the exponentials)
 };
 
-// Pieces of the op's scratch. T is the compute type.
-template <class T>
+// Pieces of the op's scratch.
+template <class Operand>
 struct HeadScratch {
   std::int64_t rows = 0;  // of the largest block
   std::int64_t chunks = 0;
@@ -48,17 +48,17 @@ struct HeadScratch {
   HeadScratch(const CrossEntropyArgs& args, int threads) {
     const std::int64_t m = args.x.dims[0];
     const std::int64_t c = args.x.dims[1];
-    const std::int64_t element = static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t element = static_cast<std::int64_t>(sizeof(typename Operand::Element));
     chunks = ceil_div(args.weight.dims[0], kChunk);
     rows = smaller(smaller(m, kLargestBlock),
                    larger(kExponentialBytes / (chunks * kChunk * element), 1));
     states = take(rows * static_cast<std::int64_t>(sizeof(RowState)));
-    x = take(rows * c * element);
+    x = take(rows * whole_words<Operand>(c) * element);
     exponentials = take(args.grad_x.present() ? chunks * rows * kChunk * element : 0);
     sums = take(chunks * rows * static_cast<std::int64_t>(sizeof(ChunkSum)));
     // Pass 1 needs a panel over all of C and the logits of a chunk, pass 2 a panel over a chunk and
     // an accumulator.
-    const std::int64_t panel = kPanel * larger(c, kChunk) * element;
+    const std::int64_t panel = kPanel * larger(whole_words<Operand>(c), kChunk) * element;
     const std::int64_t block = rows * kChunk * static_cast<std::int64_t>(sizeof(float));
     worker_bytes = ceil_div(panel, 64) * 64 + ceil_div(block, 64) * 64;
     workers = take(threads * worker_bytes);
@@ -72,57 +72,68 @@ struct HeadScratch {
   }
 };
 
-template <class T>
+template <class Operand>
 struct Head {
+  using Element = typename Operand::Element;
+
   const CrossEntropyArgs& args;
-  HeadScratch<T> layout;
+  HeadScratch<Operand> layout;
   std::int64_t v, c;
+  std::int64_t depth;  // of the logits: C in whole words
   RowState* states;
-  T* x;             // (rows, C)
-  T* exponentials;  // (chunk, rows, kChunk)
-  ChunkSum* sums;   // (chunk, rows)
+  Element* x;             // (rows, C)
+  Element* exponentials;  // (chunk, rows, kChunk)
+  ChunkSum* sums;         // (chunk, rows)
 
   Head(const CrossEntropyArgs& arguments, int threads)
       : args(arguments),
         layout(arguments, threads),
         v(arguments.weight.dims[0]),
         c(arguments.weight.dims[1]),
+        depth(whole_words<Operand>(c)),
         states(at<RowState>(layout.states)),
-        x(at<T>(layout.x)),
-        exponentials(at<T>(layout.exponentials)),
+        x(at<Element>(layout.x)),
+        exponentials(at<Element>(layout.exponentials)),
         sums(at<ChunkSum>(layout.sums)) {}
 
   template <class U>
   U* at(std::int64_t offset) const {
     return reinterpret_cast<U*>(static_cast<char*>(args.scratch.data) + offset);
   }
-  T* panel(int worker) const { return at<T>(layout.workers + worker * layout.worker_bytes); }
+  Element* panel(int worker) const {
+    return at<Element>(layout.workers + worker * layout.worker_bytes);
+  }
   float* block(int worker) const {
     return at<float>(layout.workers + (worker + 1) * layout.worker_bytes -
                      ceil_div(layout.rows * kChunk * 4, 64) * 64);
   }
 };
 
-// Elements, rounded up so that what follows is aligned to 64 bytes.
-template <class T>
-constexpr std::int64_t padded_count(std::int64_t count) {
-  constexpr std::int64_t kElements = 64 / static_cast<std::int64_t>(sizeof(T));
-  return ceil_div(count, kElements) * kElements;
-}
-
 // Pass 1 for one chunk: logits of all rows of the block, then their exponentials.
-template <class T>
-void chunk_forward(const Head<T>& head, std::int64_t rows, std::int64_t chunk, int worker) {
+template <class Operand>
+void chunk_forward(const Head<Operand>& head, std::int64_t rows, std::int64_t chunk, int worker) {
   const std::int64_t first = chunk * kChunk;
   const std::int64_t count = smaller(kChunk, head.v - first);
   const std::int64_t padded = ceil_div(count, kLanes) * kLanes;
   float* const logits = head.block(worker);
-  T* const panel = head.panel(worker);
+  auto* const panel = head.panel(worker);
   for (std::int64_t column = 0; column < count; column += kPanel) {
     const std::int64_t width = smaller(kPanel, count - column);
-    pack_rows_as_columns(head.args.weight, first + column, width, panel);
-    multiply_panel(head.x, head.c, rows, panel, head.c, logits + column, kChunk, width,
-                   OutputMode::kOverwrite);
+    pack_weight_rows<Operand>({.weight = head.args.weight,
+                               .column = first + column,
+                               .width = width,
+                               .depth_begin = 0,
+                               .depth_end = head.c},
+                              panel);
+    multiply_panel<Operand>({.a = head.x,
+                             .lda = head.depth,
+                             .panel = panel,
+                             .depth = head.depth,
+                             .c = logits + column,
+                             .ldc = kChunk,
+                             .width = width,
+                             .mode = OutputMode::kOverwrite},
+                            rows);
   }
   const auto* const labels = head.args.labels.template as<std::int32_t>();
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -136,18 +147,18 @@ void chunk_forward(const Head<T>& head, std::int64_t rows, std::int64_t chunk, i
     }
     ChunkSum& sum = head.sums[chunk * head.layout.rows + r];
     if (head.args.grad_x.present()) {
-      T* const out = head.exponentials + (chunk * head.layout.rows + r) * kChunk;
-      sum = chunk_exponentials(row, padded, out);
-      for (std::int64_t i = padded; i < kChunk; ++i) out[i] = T{};
+      auto* const out = head.exponentials + (chunk * head.layout.rows + r) * kChunk;
+      sum = chunk_exponentials<Operand>(row, padded, out);
+      for (std::int64_t i = padded; i < kChunk; ++i) out[i] = {};
     } else {
-      sum = chunk_exponentials(row, padded, row);
+      sum = chunk_exponentials<Fp32Operand>(row, padded, row);
     }
   }
 }
 
 // Between the passes, for one row: the sum over the chunks in their order, and the loss.
-template <class T>
-void combine_row(const Head<T>& head, std::int64_t r) {
+template <class Operand>
+void combine_row(const Head<Operand>& head, std::int64_t r) {
   RowState& state = head.states[r];
   std::int32_t exponent = kNoExponent;
   for (std::int64_t chunk = 0; chunk < head.layout.chunks; ++chunk) {
@@ -171,32 +182,43 @@ void combine_row(const Head<T>& head, std::int64_t r) {
 }
 
 // Brings the exponentials of one chunk to the exponents of their rows and puts the label's in.
-template <class T>
-void finish_chunk(const Head<T>& head, std::int64_t rows, std::int64_t chunk) {
+template <class Operand>
+void finish_chunk(const Head<Operand>& head, std::int64_t rows, std::int64_t chunk) {
   const auto* const labels = head.args.labels.template as<std::int32_t>();
   for (std::int64_t r = 0; r < rows; ++r) {
     const RowState& state = head.states[r];
-    T* const row = head.exponentials + (chunk * head.layout.rows + r) * kChunk;
+    auto* const row = head.exponentials + (chunk * head.layout.rows + r) * kChunk;
     const std::int32_t power = head.sums[chunk * head.layout.rows + r].exponent - state.exponent;
     if (power != 0) scale_chunk(power, kChunk, row);
     const std::int64_t label = labels[state.row] - chunk * kChunk;
-    if (label >= 0 && label < kChunk) convert_element(-state.others, row[label]);
+    if (label >= 0 && label < kChunk) row[label] = Operand::from(-state.others);
   }
 }
 
 // Pass 2 for the columns [column, column + width) of grad_x and rows [begin, end) of the block.
-template <class T>
-void panel_backward(const Head<T>& head, std::int64_t begin, std::int64_t end, std::int64_t column,
-                    int worker) {
+template <class Operand>
+void panel_backward(const Head<Operand>& head, std::int64_t begin, std::int64_t end,
+                    std::int64_t column, int worker) {
   const std::int64_t width = smaller(kPanel, head.c - column);
   float* const sums = head.block(worker);
-  T* const panel = head.panel(worker);
+  auto* const panel = head.panel(worker);
   for (std::int64_t chunk = 0; chunk < head.layout.chunks; ++chunk) {
     const std::int64_t count = smaller(kChunk, head.v - chunk * kChunk);
-    pack_columns(head.args.weight, chunk * kChunk, count, column, width, kChunk, panel);
-    const T* const a = head.exponentials + (chunk * head.layout.rows + begin) * kChunk;
-    multiply_panel(a, kChunk, end - begin, panel, kChunk, sums, kPanel, kPanel,
-                   chunk == 0 ? OutputMode::kOverwrite : OutputMode::kAccumulate);
+    pack_weight_columns<Operand>({.weight = head.args.weight,
+                                  .column = column,
+                                  .width = width,
+                                  .depth_begin = chunk * kChunk,
+                                  .depth_end = chunk * kChunk + count},
+                                 panel);
+    multiply_panel<Operand>({.a = head.exponentials + (chunk * head.layout.rows + begin) * kChunk,
+                             .lda = kChunk,
+                             .panel = panel,
+                             .depth = whole_words<Operand>(count),
+                             .c = sums,
+                             .ldc = kPanel,
+                             .width = kPanel,
+                             .mode = chunk == 0 ? OutputMode::kOverwrite : OutputMode::kAccumulate},
+                            end - begin);
   }
   for (std::int64_t r = begin; r < end; ++r) {
     const RowState& state = head.states[r];
@@ -206,11 +228,11 @@ void panel_backward(const Head<T>& head, std::int64_t begin, std::int64_t end, s
   }
 }
 
-template <class T>
-void run_block(const Head<T>& head, std::int64_t rows, ThreadPool& pool) {
+template <class Operand>
+void run_block(const Head<Operand>& head, std::int64_t rows, ThreadPool& pool) {
   pool.parallel_ranges(rows, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
-      convert_elements(head.args.x, head.states[r].row * head.c, head.c, head.x + r * head.c);
+      gather_row<Operand>(head.args.x, head.states[r].row, head.x + r * head.depth);
     }
   });
   pool.parallel_dynamic(head.layout.chunks, [&](std::int64_t chunk, int worker) {
@@ -244,13 +266,13 @@ void clear_masked_rows(const CrossEntropyArgs& args, ThreadPool& pool) {
   });
 }
 
-template <class T>
+template <class Operand>
 void run(const CrossEntropyArgs& args, const Execution& execution) {
   ThreadPool& pool = *execution.pool;
   clear_masked_rows(args, pool);
   CrossEntropyArgs wanted = args;
   if (args.params->loss_scale == 0) wanted.grad_x = {};
-  const Head<T> head(wanted, pool.threads());
+  const Head<Operand> head(wanted, pool.threads());
   const std::int64_t m = args.x.dims[0];
   const auto* const labels = args.labels.as<std::int32_t>();
   std::int64_t valid = 0;
@@ -281,67 +303,25 @@ void run(const CrossEntropyArgs& args, const Execution& execution) {
       scale == 0 ? 0.0f : static_cast<float>(scale * total);
 }
 
-template <class T>
-void run_lm_head(const LmHeadArgs& args, const Execution& execution) {
-  ThreadPool& pool = *execution.pool;
-  const std::int64_t m = args.x.dims[0];
-  const std::int64_t c = args.x.dims[1];
-  const std::int64_t v = args.weight.dims[0];
-  T* const x = static_cast<T*>(args.scratch.data);
-  T* const panels = x + padded_count<T>(m * c);
-  pool.parallel_ranges(m, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t row = begin; row < end; ++row)
-      convert_elements(args.x, row * c, c, x + row * c);
-  });
-  pool.parallel_dynamic(ceil_div(v, kPanel), [&](std::int64_t index, int worker) {
-    const std::int64_t first = index * kPanel;
-    const std::int64_t width = smaller(kPanel, v - first);
-    T* const panel = panels + worker * padded_count<T>(kPanel * c);
-    pack_rows_as_columns(args.weight, first, width, panel);
-    multiply_panel(x, c, m, panel, c, args.logits.as<float>() + first, v, width,
-                   OutputMode::kOverwrite);
-  });
+bool is_bf16(const CrossEntropyArgs& args) { return args.compute == ComputeType::kBF16; }
+
+std::int64_t scratch_bytes(const CrossEntropyArgs& args, int threads) {
+  return is_bf16(args) ? HeadScratch<Bf16Operand>(args, threads).bytes
+                       : HeadScratch<Fp32Operand>(args, threads).bytes;
 }
 
-template <class T>
-std::int64_t lm_head_bytes(const LmHeadArgs& args, int threads) {
-  const std::int64_t c = args.x.dims[1];
-  const std::int64_t count =
-      padded_count<T>(args.x.dims[0] * c) + threads * padded_count<T>(kPanel * c);
-  return count * static_cast<std::int64_t>(sizeof(T));
+void cross_entropy(const CrossEntropyArgs& args, const Execution& execution) {
+  is_bf16(args) ? run<Bf16Operand>(args, execution) : run<Fp32Operand>(args, execution);
 }
-
-bool is_bf16(ComputeType compute) { return compute == ComputeType::kBF16; }
 
 }  // namespace
 
 void append_cross_entropy(OpTable& table) {
   table.cross_entropy.push_back({.name = "cpu." REPRISE_ISA_NAME ".chunked",
                                  .supports = check,
-                                 .scratch_bytes =
-                                     [](const CrossEntropyArgs& args, int threads) {
-                                       return is_bf16(args.compute)
-                                                  ? HeadScratch<BFloat16>(args, threads).bytes
-                                                  : HeadScratch<float>(args, threads).bytes;
-                                     },
-                                 .run =
-                                     [](const CrossEntropyArgs& args, const Execution& execution) {
-                                       is_bf16(args.compute) ? run<BFloat16>(args, execution)
-                                                             : run<float>(args, execution);
-                                     }});
-  table.lm_head.push_back({.name = "cpu." REPRISE_ISA_NAME ".panels",
-                           .supports = check,
-                           .scratch_bytes =
-                               [](const LmHeadArgs& args, int threads) {
-                                 return is_bf16(args.compute)
-                                            ? lm_head_bytes<BFloat16>(args, threads)
-                                            : lm_head_bytes<float>(args, threads);
-                               },
-                           .run =
-                               [](const LmHeadArgs& args, const Execution& execution) {
-                                 is_bf16(args.compute) ? run_lm_head<BFloat16>(args, execution)
-                                                       : run_lm_head<float>(args, execution);
-                               }});
+                                 .scratch_bytes = scratch_bytes,
+                                 .run = cross_entropy});
+  append_lm_head(table);
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -1,78 +1,284 @@
-// Panels of a dense row-major weight for the vocabulary head: 64 columns of the product, laid out
-// along its reduction.
+// Products with a dense row-major weight, 64 of their columns at a time: a panel of the weight is
+// packed so that one row of a panel holds one step of the reduction, then multiplied with as many
+// rows as there are, six at a time.
+//
+// How the operands of a product are held:
+//   Fp32Operand     FP32 compute
+//   RoundedOperand  bf16 compute without a bf16 dot product: FP32 numbers that bf16 can hold
+//   PairOperand     bf16 compute with one: a step of the reduction is a pair of bf16 numbers
 #pragma once
 
 #include <cstdint>
 
-#include "reprise/kernels/float16.h"
+#include "kernels/cpu/lanes_isa.h"
+#include "reprise/kernels/dtype.h"
 #include "reprise/kernels/view.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
-inline constexpr std::int64_t kPanel = 64;
+inline constexpr std::int64_t kPanel = 64;  // columns
 
-inline void convert_element(float from, float& to) { to = from; }
-inline void convert_element(float from, BFloat16& to) { to = to_bfloat16(from); }
-inline void convert_element(BFloat16 from, float& to) { to = to_float(from); }
-inline void convert_element(BFloat16 from, BFloat16& to) { to = from; }
+struct Fp32Operand {
+  using Element = float;
+  static constexpr std::int64_t kStep = 1;  // elements of the reduction in a 32-bit word
+  static Element from(float value) { return value; }
+  static Ints words(const float* from) { return load_as<Ints>(from); }
+  static Ints words(const BFloat16* from) { return bits_of<Ints>(widen(load_as<Halves>(from))); }
+  static void store(Floats values, Element* to) { store_as(values, to); }
+  static Floats multiply(Floats sum, Ints a, Ints b) {
+    return multiply_add(bits_of<Floats>(a), bits_of<Floats>(b), sum);
+  }
+};
 
-// Elements of a row of `from`, in the type of `to`.
-template <class T>
-inline void convert_elements(const ConstView& from, std::int64_t first, std::int64_t count, T* to) {
-  if (from.dtype == DType::kBF16) {
-    const BFloat16* const values = from.as<BFloat16>() + first;
-    for (std::int64_t i = 0; i < count; ++i) convert_element(values[i], to[i]);
-  } else {
-    const float* const values = from.as<float>() + first;
-    for (std::int64_t i = 0; i < count; ++i) convert_element(values[i], to[i]);
+struct RoundedOperand : Fp32Operand {
+  static Element from(float value) { return to_float(to_bfloat16(value)); }
+  static Ints words(const float* from) {
+    return bits_of<Ints>(round_to_bf16(load_as<Floats>(from)));
+  }
+  static Ints words(const BFloat16* from) { return Fp32Operand::words(from); }
+  static void store(Floats values, Element* to) { store_as(round_to_bf16(values), to); }
+};
+
+#if defined(__AVX512BF16__)
+struct PairOperand {
+  using Element = BFloat16;
+  static constexpr std::int64_t kStep = 2;
+  static Element from(float value) { return to_bfloat16(value); }
+  static Ints words(const float* from) {
+    Halves halves[2] = {narrow(load_as<Floats>(from)), narrow(load_as<Floats>(from + kLanes))};
+    return load_as<Ints>(halves);
+  }
+  static Ints words(const BFloat16* from) { return load_as<Ints>(from); }
+  static void store(Floats values, Element* to) { store_as(narrow(values), to); }
+  static Floats multiply(Floats sum, Ints a, Ints b) {
+    return _mm512_dpbf16_ps(sum, bits_of<__m512bh>(a), bits_of<__m512bh>(b));
+  }
+};
+using Bf16Operand = PairOperand;
+#else
+using Bf16Operand = RoundedOperand;
+#endif
+
+// Elements of a reduction over `depth`, rounded up to whole words.
+template <class Operand>
+constexpr std::int64_t whole_words(std::int64_t depth) {
+  return (depth + Operand::kStep - 1) / Operand::kStep * Operand::kStep;
+}
+
+inline float element(const ConstView& view, std::int64_t index) {
+  return view.dtype == DType::kBF16 ? to_float(view.as<BFloat16>()[index])
+                                    : view.as<float>()[index];
+}
+
+// Row `row` of a matrix, zeros up to whole words.
+template <class Operand>
+inline void gather_row(const ConstView& matrix, std::int64_t row, typename Operand::Element* to) {
+  const std::int64_t count = matrix.dims[1];
+  for (std::int64_t i = 0; i < whole_words<Operand>(count); ++i) {
+    to[i] = Operand::from(i < count ? element(matrix, row * count + i) : 0.0f);
   }
 }
 
-// panel[k][j] = weight[row + j][k] for k < C: the product's columns are rows of the weight.
-template <class T>
-inline void pack_rows_as_columns(const ConstView& weight, std::int64_t row, std::int64_t width,
-                                 T* panel) {
-  const std::int64_t c = weight.dims[1];
-  for (std::int64_t k = 0; k < c; ++k) {
-    for (std::int64_t j = 0; j < width; ++j) {
-      convert_elements(weight, (row + j) * c + k, 1, panel + k * kPanel + j);
-    }
-    for (std::int64_t j = width; j < kPanel; ++j) panel[k * kPanel + j] = T{};
-  }
+// Where element (k, column) of a panel lies.
+template <class Operand>
+constexpr std::int64_t panel_index(std::int64_t k, std::int64_t column) {
+  return (k / Operand::kStep * kPanel + column) * Operand::kStep + k % Operand::kStep;
 }
 
-// panel[k][j] = weight[row + k][column + j] for k < depth; zeros from `rows` on.
-template <class T>
-inline void pack_columns(const ConstView& weight, std::int64_t row, std::int64_t rows,
-                         std::int64_t column, std::int64_t width, std::int64_t depth, T* panel) {
-  for (std::int64_t k = 0; k < depth; ++k) {
-    T* const to = panel + k * kPanel;
-    const std::int64_t filled = k < rows ? width : 0;
-    convert_elements(weight, (row + k) * weight.dims[1] + column, filled, to);
-    for (std::int64_t j = filled; j < kPanel; ++j) to[j] = T{};
-  }
-}
+// The part of a weight that becomes a panel: `width` of the product's columns from `column`, and
+// the reduction from `depth_begin` to `depth_end`. Which is which of the weight's axes is the
+// packing function's matter.
+struct PanelSource {
+  const ConstView& weight;
+  std::int64_t column = 0;
+  std::int64_t width = 0;
+  std::int64_t depth_begin = 0;
+  std::int64_t depth_end = 0;
+};
 
-// c[rows, width] (+)= a[rows, depth] . panel
-template <class T>
-inline void multiply_panel(const T* a, std::int64_t lda, std::int64_t rows, const T* panel,
-                           std::int64_t depth, float* c, std::int64_t ldc, std::int64_t width,
-                           OutputMode mode) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float sums[kPanel] = {};
-    for (std::int64_t k = 0; k < depth; ++k) {
-      float x;
-      convert_element(a[r * lda + k], x);
-      for (std::int64_t j = 0; j < kPanel; ++j) {
-        float w;
-        convert_element(panel[k * kPanel + j], w);
-        sums[j] += x * w;
+namespace panel_detail {
+
+template <class Operand, class From>
+inline void pack_rows(const From* weight, std::int64_t stride, const PanelSource& source,
+                      typename Operand::Element* panel) {
+  const std::int64_t depth = source.depth_end - source.depth_begin;
+  constexpr std::int64_t kBlock = kLanes * Operand::kStep;
+  const std::int64_t whole = depth / kBlock * kBlock;
+  for (std::int64_t column = 0; column < kPanel; column += kLanes) {
+    const From* const first = weight + (source.column + column) * stride + source.depth_begin;
+    for (std::int64_t k = 0; k < whole; k += kBlock) {
+      Ints rows[kLanes];
+      for (int lane = 0; lane < kLanes; ++lane) {
+        rows[lane] =
+            column + lane < source.width ? Operand::words(first + lane * stride + k) : Ints{};
+      }
+      transpose(rows);
+      for (int lane = 0; lane < kLanes; ++lane) {
+        store_as(rows[lane], panel + panel_index<Operand>(k + lane * Operand::kStep, column));
       }
     }
-    float* const out = c + r * ldc;
-    for (std::int64_t j = 0; j < width; ++j) {
-      out[j] = mode == OutputMode::kAccumulate ? out[j] + sums[j] : sums[j];
+  }
+}
+
+template <class Operand, class From>
+inline void pack_row_of_columns(const From* row, const From* next, std::int64_t width,
+                                typename Operand::Element* to) {
+  for (std::int64_t j = 0; j + kLanes <= width; j += kLanes) {
+    if constexpr (Operand::kStep == 1) {
+      store_as(Operand::words(row + j), to + j);
+    } else {
+      // Lane by lane the pair (row, next).
+      const auto half = [j](const From* from) {
+        if constexpr (sizeof(From) == 2) {
+          return __builtin_convertvector(load_as<Halves>(from + j), Ints);
+        } else {
+          return __builtin_convertvector(narrow(load_as<Floats>(from + j)), Ints);
+        }
+      };
+      store_as(half(row) | (next == nullptr ? Ints{} : half(next) << 16), to + 2 * j);
     }
+  }
+}
+
+template <class Operand, class From>
+inline void pack_columns(const From* weight, std::int64_t stride, const PanelSource& source,
+                         typename Operand::Element* panel) {
+  for (std::int64_t k = source.depth_begin; k < source.depth_end; k += Operand::kStep) {
+    const From* const row = weight + k * stride + source.column;
+    const From* const next = k + 1 < source.depth_end ? row + stride : nullptr;
+    pack_row_of_columns<Operand>(row, next, source.width,
+                                 panel + panel_index<Operand>(k - source.depth_begin, 0));
+  }
+}
+
+}  // namespace panel_detail
+
+// Columns of the product are rows of the weight: panel(k, j) = weight[column + j][k].
+template <class Operand>
+inline void pack_weight_rows(const PanelSource& source, typename Operand::Element* panel) {
+  const std::int64_t stride = source.weight.dims[1];
+  if (source.weight.dtype == DType::kBF16) {
+    panel_detail::pack_rows<Operand>(source.weight.as<BFloat16>(), stride, source, panel);
+  } else {
+    panel_detail::pack_rows<Operand>(source.weight.as<float>(), stride, source, panel);
+  }
+  const std::int64_t depth = source.depth_end - source.depth_begin;
+  constexpr std::int64_t kBlock = kLanes * Operand::kStep;
+  for (std::int64_t k = depth / kBlock * kBlock; k < whole_words<Operand>(depth); ++k) {
+    for (std::int64_t j = 0; j < kPanel; ++j) {
+      const bool inside = j < source.width && k < depth;
+      const std::int64_t index = (source.column + j) * stride + source.depth_begin + k;
+      panel[panel_index<Operand>(k, j)] =
+          Operand::from(inside ? element(source.weight, index) : 0.0f);
+    }
+  }
+}
+
+// Columns of the product are columns of the weight: panel(k, j) = weight[k][column + j].
+template <class Operand>
+inline void pack_weight_columns(const PanelSource& source, typename Operand::Element* panel) {
+  const std::int64_t stride = source.weight.dims[1];
+  if (source.weight.dtype == DType::kBF16) {
+    panel_detail::pack_columns<Operand>(source.weight.as<BFloat16>(), stride, source, panel);
+  } else {
+    panel_detail::pack_columns<Operand>(source.weight.as<float>(), stride, source, panel);
+  }
+  const std::int64_t depth = source.depth_end - source.depth_begin;
+  for (std::int64_t k = 0; k < whole_words<Operand>(depth); ++k) {
+    for (std::int64_t j = source.width / kLanes * kLanes; j < kPanel; ++j) {
+      const bool inside = j < source.width && k < depth;
+      const std::int64_t index = (source.depth_begin + k) * stride + source.column + j;
+      panel[panel_index<Operand>(k, j)] =
+          Operand::from(inside ? element(source.weight, index) : 0.0f);
+    }
+  }
+}
+
+// c[rows, width] (+)= a[rows, depth] . panel. `depth` counts elements, in whole words.
+template <class Operand>
+struct PanelProduct {
+  const typename Operand::Element* a;
+  std::int64_t lda;
+  const typename Operand::Element* panel;
+  std::int64_t depth;
+  float* c;
+  std::int64_t ldc;
+  std::int64_t width;
+  OutputMode mode;
+};
+
+namespace panel_detail {
+
+// Rows of a register tile, and its width in vectors: with the vectors of the panel and a broadcast
+// they fill 28 of AVX-512's 32 registers, 15 of the 16 of AVX2 and SSE2.
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = kLanes == 16 ? 4 : 2;
+
+template <int kRows, class Operand>
+inline void multiply_tile(const PanelProduct<Operand>& p, std::int64_t row, std::int64_t column) {
+  Floats sums[kRows][kTileVectors] = {};
+  const typename Operand::Element* const a = p.a + row * p.lda;
+  const typename Operand::Element* panel = p.panel + column * Operand::kStep;
+  for (std::int64_t k = 0; k < p.depth; k += Operand::kStep) {
+    Ints b[kTileVectors];
+    for (int v = 0; v < kTileVectors; ++v) {
+      b[v] = load_as<Ints>(panel + v * kLanes * Operand::kStep);
+    }
+    panel += kPanel * Operand::kStep;
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const Ints broadcast = Ints{} + load_as<std::int32_t>(a + r * p.lda + k);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        sums[r][v] = Operand::multiply(sums[r][v], broadcast, b[v]);
+      }
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      const std::int64_t first = column + v * kLanes;
+      float* const c = p.c + (row + r) * p.ldc + first;
+      if (first + kLanes <= p.width) {
+        store_as(p.mode == OutputMode::kAccumulate ? load_as<Floats>(c) + sums[r][v] : sums[r][v],
+                 c);
+        continue;
+      }
+      for (int lane = 0; first + lane < p.width; ++lane) {
+        c[lane] = p.mode == OutputMode::kAccumulate ? c[lane] + sums[r][v][lane] : sums[r][v][lane];
+      }
+    }
+  }
+}
+
+template <int kRows, class Operand>
+inline void multiply_rows(const PanelProduct<Operand>& p, std::int64_t row) {
+  for (std::int64_t column = 0; column < p.width; column += kTileVectors * kLanes) {
+    multiply_tile<kRows>(p, row, column);
+  }
+}
+
+}  // namespace panel_detail
+
+template <class Operand>
+inline void multiply_panel(const PanelProduct<Operand>& p, std::int64_t rows) {
+  using namespace panel_detail;
+  std::int64_t row = 0;
+  for (; row + kTileRows <= rows; row += kTileRows) multiply_rows<kTileRows>(p, row);
+  switch (rows - row) {
+    case 5:
+      return multiply_rows<5>(p, row);
+    case 4:
+      return multiply_rows<4>(p, row);
+    case 3:
+      return multiply_rows<3>(p, row);
+    case 2:
+      return multiply_rows<2>(p, row);
+    case 1:
+      return multiply_rows<1>(p, row);
+    default:
+      return;
   }
 }
 

@@ -1,24 +1,13 @@
 // Exponentials of a chunk of one row of logits, relative to a power of two that belongs to the
 // chunk. Chunks are combined by adding exponents: no second rounding, no overflow at any logit.
-// Written with the compiler's vector types: one source for every instruction set.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cpu/lanes_isa.h"
 #include "reprise/kernels/float16.h"
 
 namespace reprise::cpu::REPRISE_ISA {
-
-#if defined(__AVX512F__)
-inline constexpr int kLanes = 16;
-#elif defined(__AVX2__)
-inline constexpr int kLanes = 8;
-#else
-inline constexpr int kLanes = 4;
-#endif
-using Floats = float __attribute__((vector_size(4 * kLanes)));
-using Ints = std::int32_t __attribute__((vector_size(4 * kLanes)));
-using Halves = std::uint16_t __attribute__((vector_size(2 * kLanes)));
 
 inline constexpr float kMinusInfinity = -__builtin_inff();
 // Of a chunk without any finite logit: below every other exponent, and far from overflow.
@@ -31,23 +20,6 @@ struct ChunkSum {
   std::int32_t exponent = kNoExponent;
   float sum = 0;
 };
-
-inline Floats load_floats(const float* from) {
-  Floats values;
-  __builtin_memcpy(&values, from, sizeof(values));
-  return values;
-}
-
-inline void store_chunk(Floats values, float* to) { __builtin_memcpy(to, &values, sizeof(values)); }
-
-// Rounds finite values to nearest even.
-inline void store_chunk(Floats values, BFloat16* to) {
-  Ints bits;
-  __builtin_memcpy(&bits, &values, sizeof(bits));
-  const Halves rounded =
-      __builtin_convertvector((bits + 0x7fff + ((bits >> 16) & 1)) >> 16, Halves);
-  __builtin_memcpy(static_cast<void*>(to), &rounded, sizeof(rounded));
-}
 
 inline Floats clamp_logits(Floats x) {  // a NaN stays one
   x = x < -kLargestLogit ? Floats{} - kLargestLogit : x;
@@ -78,19 +50,18 @@ inline Floats scaled_exp(Floats x, std::int32_t exponent) {
   p = p * r + 1.0f;
   const Ints power = __builtin_convertvector(n, Ints) - exponent;
   const Ints scale_bits = power < -126 ? Ints{} : (power + 127) << 23;
-  Floats scale;
-  __builtin_memcpy(&scale, &scale_bits, sizeof(scale));
-  return p * scale;
+  return p * bits_of<Floats>(scale_bits);
 }
 
-// Writes exp(logit) * 2^-exponent for `count` logits, a multiple of kLanes; -inf gives 0. A NaN
-// makes the sum a NaN and every output 0.
-template <class Out>
-inline ChunkSum chunk_exponentials(const float* logits, std::int64_t count, Out* out) {
+// Stores exp(logit) * 2^-exponent for `count` logits, a multiple of kLanes; -inf gives 0. A NaN
+// makes the sum a NaN and every output 0. The sum is that of the values before Operand rounds them.
+template <class Operand>
+inline ChunkSum chunk_exponentials(const float* logits, std::int64_t count,
+                                   typename Operand::Element* out) {
   Floats largest = Floats{} + kMinusInfinity;
   Ints is_nan = {};
   for (std::int64_t i = 0; i < count; i += kLanes) {
-    const Floats x = load_floats(logits + i);
+    const Floats x = load_as<Floats>(logits + i);
     largest = x > largest ? x : largest;
     is_nan |= x != x;
   }
@@ -101,17 +72,17 @@ inline ChunkSum chunk_exponentials(const float* logits, std::int64_t count, Out*
     any_nan |= is_nan[lane];
   }
   if (any_nan != 0 || row_largest == kMinusInfinity) {
-    for (std::int64_t i = 0; i < count; i += kLanes) store_chunk(Floats{}, out + i);
+    for (std::int64_t i = 0; i < count; i += kLanes) Operand::store(Floats{}, out + i);
     return any_nan != 0 ? ChunkSum{0, __builtin_nanf("")} : ChunkSum{};
   }
   const auto exponent =
       static_cast<std::int32_t>(whole_powers(clamp_logits(Floats{} + row_largest))[0]);
   Floats sum = {};
   for (std::int64_t i = 0; i < count; i += kLanes) {
-    const Floats x = load_floats(logits + i);
+    const Floats x = load_as<Floats>(logits + i);
     const Floats weights = x == kMinusInfinity ? Floats{} : scaled_exp(clamp_logits(x), exponent);
     sum += weights;
-    store_chunk(weights, out + i);
+    Operand::store(weights, out + i);
   }
   ChunkSum result{exponent, 0};
   for (int lane = 0; lane < kLanes; ++lane) result.sum += sum[lane];
@@ -121,8 +92,7 @@ inline ChunkSum chunk_exponentials(const float* logits, std::int64_t count, Out*
 // Multiplies by 2^power, power <= 0; what falls below the normal numbers becomes 0.
 inline void scale_chunk(std::int32_t power, std::int64_t count, float* values) {
   const std::int32_t bits = power < -126 ? 0 : (power + 127) << 23;
-  float scale;
-  __builtin_memcpy(&scale, &bits, sizeof(scale));
+  const float scale = bits_of<float>(bits);
   for (std::int64_t i = 0; i < count; ++i) values[i] *= scale;
 }
 
