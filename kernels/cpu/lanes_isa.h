@@ -56,10 +56,12 @@ inline Floats widen(Halves values) {
   return bits_of<Floats>(__builtin_convertvector(values, Ints) << 16);
 }
 
-// Finite values, rounded to nearest even: the upper half of each lane is the bf16 number.
+// Rounded to nearest even: the upper half of each lane is the bf16 number. A NaN stays one.
 inline Ints rounded_bits(Floats values) {
-  const Ints bits = bits_of<Ints>(values);
-  return bits + 0x7fff + ((bits >> 16) & 1);
+  using Unsigned = std::uint32_t __attribute__((vector_size(4 * kLanes)));  // wraps around
+  const Unsigned bits = bits_of<Unsigned>(values);
+  const Unsigned rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  return bits_of<Ints>(values != values ? bits | 0x400000u : rounded);
 }
 inline Halves narrow(Floats values) {
   return __builtin_convertvector(rounded_bits(values) >> 16, Halves);
