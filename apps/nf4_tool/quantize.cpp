@@ -6,6 +6,7 @@
 #include "apps/nf4_tool/commands.h"
 #include "reprise/kernels/error.h"
 #include "reprise/kernels/nf4.h"
+#include "reprise/runtime/durable_file.h"
 #include "runtime/io/quoted.h"
 
 namespace reprise::nf4_tool {
@@ -106,6 +107,9 @@ class Quantizer {
 
 }  // namespace
 
-void quantize(const QuantizeOptions& options, std::ostream& log) { Quantizer(options).run(log); }
+void quantize(const QuantizeOptions& options, std::ostream& log) {
+  require_writable_file(options.output);
+  Quantizer(options).run(log);
+}
 
 }  // namespace reprise::nf4_tool

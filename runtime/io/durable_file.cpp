@@ -132,4 +132,9 @@ void write_durably(const std::filesystem::path& path, const ByteParts& parts) {
   file.publish();
 }
 
+void require_writable_file(const std::filesystem::path& path) {
+  DurableFile probe(path);
+  probe.finish();
+}
+
 }  // namespace reprise

@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "reprise/runtime/durable_file.h"
 #include "reprise/runtime/mapped_file.h"
@@ -53,13 +56,36 @@ std::unique_ptr<DurableFile> prepare(const fs::path& folder, const FileContent& 
   return file;
 }
 
+// Where a folder is to be written.
+struct Place {
+  fs::path target;
+  fs::path parent;
+  bool exists = false;
+  bool link = false;  // the name is a symbolic link to the folder
+};
+
+Place find_place(const fs::path& folder) {
+  Place place;
+  // "out/" names the folder out: a trailing slash has an empty last part.
+  place.target = folder.has_filename() ? folder : folder.parent_path();
+  place.parent = place.target.has_parent_path() ? place.target.parent_path() : fs::path(".");
+  std::error_code unknown;  // then creating something there says why
+  const fs::file_status status = fs::symlink_status(place.target, unknown);
+  place.exists = fs::exists(status);
+  place.link = fs::is_symlink(status);
+  if (place.exists && !fs::is_directory(fs::status(place.target, unknown))) {
+    throw UsageError(in_quotes(place.target) + ": exists and is not a folder");
+  }
+  return place;
+}
+
 // A folder under a temporary name, removed with its files unless it has been given away.
 class StagingFolder {
  public:
-  StagingFolder(const fs::path& parent, const fs::path& target,
-                const std::vector<FileContent>& files)
-      : path_(parent / make_temporary_name()), files_(files) {
-    if (::mkdir(path_.c_str(), 0777) != 0) fail(target, "create a folder beside it", errno);
+  StagingFolder(const Place& place, const std::vector<FileContent>& files)
+      : path_(place.parent / make_temporary_name()) {
+    for (const FileContent& file : files) names_.push_back(file.name);
+    if (::mkdir(path_.c_str(), 0777) != 0) fail(place.target, "create a folder beside it", errno);
   }
   ~StagingFolder() { remove(); }
   StagingFolder(const StagingFolder&) = delete;
@@ -70,23 +96,24 @@ class StagingFolder {
   // Only files of the known names: whatever else might be there is never deleted.
   void remove() {
     if (!std::exchange(owned_, false)) return;
-    for (const FileContent& file : files_) ::unlink((path_ / file.name).c_str());
+    for (const std::string& name : names_) ::unlink((path_ / name).c_str());
     ::rmdir(path_.c_str());
   }
 
  private:
   fs::path path_;
-  const std::vector<FileContent>& files_;
+  std::vector<std::string> names_;
   bool owned_ = true;
 };
 
 bool holds_only(const fs::path& folder, const std::vector<FileContent>& files) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
     bool known = false;
     for (const FileContent& file : files) known |= entry.path().filename() == file.name;
     if (!known || !entry.is_regular_file() || entry.is_symlink()) return false;
   }
-  return true;
+  return !unreadable;
 }
 
 bool has_content(const fs::path& path, const ByteParts& parts) {
@@ -105,12 +132,39 @@ bool has_content(const fs::path& path, const ByteParts& parts) {
   return true;
 }
 
+// The old last file under a temporary name. Comes back unless it has been given up.
+class SetAside {
+ public:
+  explicit SetAside(const fs::path& path)
+      : path_(path), aside_(path.parent_path() / make_temporary_name()) {
+    if (::rename(path_.c_str(), aside_.c_str()) == 0) {
+      moved_ = true;
+    } else if (errno != ENOENT) {
+      fail(path_, "move the old file away", errno);
+    }
+  }
+  ~SetAside() {
+    if (moved_) ::rename(aside_.c_str(), path_.c_str());
+  }
+  SetAside(const SetAside&) = delete;
+  SetAside& operator=(const SetAside&) = delete;
+  void give_up() {
+    if (std::exchange(moved_, false)) ::unlink(aside_.c_str());
+  }
+
+ private:
+  fs::path path_;
+  fs::path aside_;
+  bool moved_ = false;
+};
+
 void replace_in_place(const fs::path& folder, const std::vector<FileContent>& files) {
   std::vector<std::unique_ptr<DurableFile>> prepared;
   for (const FileContent& file : files) prepared.push_back(prepare(folder, file));
   const fs::path last = folder / files.back().name;
+  std::optional<SetAside> old_last;
   if (!has_content(last, files.back().parts)) {
-    if (::unlink(last.c_str()) != 0 && errno != ENOENT) fail(folder, "remove its old file", errno);
+    old_last.emplace(last);
     if (const int error = sync_folder(folder); error != 0) fail(folder, "sync it", error);
   }
   // A sync between, so that a crash of the machine cannot keep the last name and lose another. If
@@ -118,6 +172,7 @@ void replace_in_place(const fs::path& folder, const std::vector<FileContent>& fi
   int first_error = 0;
   for (std::size_t i = 0; i < prepared.size(); ++i) {
     prepared[i]->publish(FolderSync::kLater);
+    if (old_last) old_last->give_up();  // from now on it would belong to other files
     if (i + 2 < prepared.size()) continue;
     const int error = sync_folder(folder);
     if (first_error == 0) first_error = error;
@@ -127,23 +182,25 @@ void replace_in_place(const fs::path& folder, const std::vector<FileContent>& fi
 
 }  // namespace
 
+void require_writable_folder(const fs::path& folder) {
+  const Place place = find_place(folder);
+  if (place.exists) {
+    require_writable_file(place.target / make_temporary_name());
+  } else {
+    const StagingFolder probe(place, {});
+  }
+}
+
 void replace_folder_files(const fs::path& folder, const std::vector<FileContent>& files) {
   require(!files.empty(), "replace_folder_files: no files");
-  // "out/" names the folder out: a trailing slash has an empty last part.
-  const fs::path target = folder.has_filename() ? folder : folder.parent_path();
-  const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  std::error_code unknown;
-  const fs::file_status status = fs::symlink_status(target, unknown);
-  const bool exists = fs::exists(status);
-  if (exists && !fs::is_directory(fs::status(target, unknown))) {
-    throw UsageError(in_quotes(target) + ": exists and is not a folder");
-  }
+  const Place place = find_place(folder);
+  const auto& [target, parent, exists, link] = place;
   // A name that cannot be exchanged: "." and "..", or a link to the folder.
   const bool plain = target.filename() != "." && target.filename() != ".." && !target.empty() &&
-                     target.has_filename() && !fs::is_symlink(status);
+                     target.has_filename() && !link;
   if (exists && (!plain || !holds_only(target, files))) return replace_in_place(target, files);
 
-  StagingFolder staging(parent, target, files);
+  StagingFolder staging(place, files);
   for (const FileContent& file : files) {
     prepare(staging.path(), file)->publish(FolderSync::kLater);
   }

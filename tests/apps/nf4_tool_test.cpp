@@ -26,8 +26,9 @@ std::string shell_quoted(const std::string& text) {
   return "'" + text + "'";
 }
 
-Outcome run(const std::vector<std::string>& arguments) {
-  std::string command = shell_quoted(std::string(REPRISE_BIN_DIR) + "/nf4_tool");
+// `before`: shell commands in front, such as a limit.
+Outcome run(const std::vector<std::string>& arguments, const std::string& before = "") {
+  std::string command = before + shell_quoted(std::string(REPRISE_BIN_DIR) + "/nf4_tool");
   for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
   FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
   BOOST_REQUIRE(pipe != nullptr);
@@ -222,6 +223,18 @@ BOOST_AUTO_TEST_CASE(refuses_bad_input_and_leaves_the_output) {
   check_fails({"quantize", golden("qwen2/bf16").native(), "/dev/full"}, 2, {"not a regular file"});
   check_fails({"quantize", golden("qwen2/bf16").native(), "/nowhere/x"}, 2,
               {"/nowhere/x\": not written"});
+}
+
+BOOST_AUTO_TEST_CASE(no_room_for_the_output) {
+  const TemporaryFolder folder;
+  const fs::path out = folder.path() / "out.safetensors";
+  write_bytes(out, "kept");
+  const Outcome outcome =
+      run({"quantize", golden("qwen2/bf16").native(), out.native()}, "ulimit -f 8; ");
+  BOOST_CHECK_EQUAL(outcome.exit_code, 4);
+  BOOST_CHECK_MESSAGE(outcome.text.find("File too large; it needs 2") != std::string::npos,
+                      outcome.text);
+  BOOST_CHECK_EQUAL(read_bytes(out), "kept");
 }
 
 BOOST_AUTO_TEST_CASE(usage) {

@@ -253,6 +253,24 @@ BOOST_AUTO_TEST_CASE(other_things_in_the_folder_stay) {
   BOOST_CHECK_EQUAL(entries_in(folder.path()), 1u);
 }
 
+BOOST_AUTO_TEST_CASE(probes_leave_nothing_behind) {
+  const TemporaryFolder folder;
+  const auto& dir = folder.path();
+  fs::create_directory(dir / "sub");
+  write_bytes(dir / "file", "kept");
+  require_writable_file(dir / "file");
+  require_writable_file(dir / "new");
+  require_writable_folder(dir / "sub");
+  require_writable_folder(dir / "other" / "");
+  check_throws<UsageError>([&] { require_writable_file(dir / "sub"); }, {"not a regular file"});
+  check_throws<UsageError>([&] { require_writable_file(dir / "no" / "x"); }, {"No such file"});
+  check_throws<UsageError>([&] { require_writable_folder(dir / "file"); }, {"not a folder"});
+  check_throws<UsageError>([&] { require_writable_folder(dir / "no" / "x"); }, {"No such file"});
+  BOOST_CHECK_EQUAL(read_bytes(dir / "file"), "kept");
+  BOOST_CHECK_EQUAL(entries_in(dir), 2u);
+  BOOST_CHECK_EQUAL(entries_in(dir / "sub"), 0u);
+}
+
 BOOST_AUTO_TEST_CASE(a_link_to_a_folder_stays_a_link) {
   const TemporaryFolder folder;
   fs::create_directory(folder.path() / "real");

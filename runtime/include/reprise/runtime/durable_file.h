@@ -6,7 +6,8 @@
 // Failures come in two kinds:
 //   DurabilityUncertain  the new file has its name, but syncing the folder failed, so that a crash
 //                        of the machine might still bring the old one back
-//   anything else        not written: the old file, if there was one, is intact, the temporary gone.
+//   anything else        not written: the old file, if there was one, is intact, the temporary
+//   gone.
 //                        DoesNotFit: no room on the disk, in the quota or under the size limit;
 //                        UsageError: a path that cannot be written to; Error: the device failed
 // After a failed fsync the pages count as clean although they never reached the disk, and a second
@@ -66,6 +67,11 @@ using ByteParts = std::vector<std::span<const std::byte>>;
 // One file from parts that are written one after another.
 void write_durably(const std::filesystem::path& path, const ByteParts& parts);
 
+// Finds out before any work is done whether write_durably(path, ...) or replace_folder_files(path,
+// ...) could create its files; throws what they would throw and leaves nothing behind.
+void require_writable_file(const std::filesystem::path& path);
+void require_writable_folder(const std::filesystem::path& folder);
+
 struct FileContent {
   std::string name;  // a plain name inside the folder
   ByteParts parts;
@@ -78,8 +84,8 @@ struct FileContent {
 //   - It holds nothing but such files: a new one is made and the two names are exchanged.
 //   - It holds other things as well, or the file system cannot exchange names: all new files are
 //     made durable beside the old ones first; then, if the last file's content changes, the old
-//     last file is removed, and then each takes its name, the last one at the end. A crash in those
-//     few renames leaves a folder without its last file, which readers refuse by name.
+//     last file is moved away, and each new one takes its name, the last one at the end. A crash in
+//     those few renames leaves a folder without its last file, which readers refuse by name.
 // The folder's parent must exist.
 void replace_folder_files(const std::filesystem::path& folder,
                           const std::vector<FileContent>& files);

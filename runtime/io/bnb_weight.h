@@ -1,2 +1,0 @@
-#pragma once
-#include "reprise/runtime/bnb_weight.h"
