@@ -1,4 +1,4 @@
-# A file has one subject and at most 350 lines; a line of code has at most 100 columns.
+# A file has one subject and at most 350 lines.
 include(${CMAKE_CURRENT_LIST_DIR}/source_files.cmake)
 
 source_files(files *.h *.cpp *.cmake *.sh *.py CMakeLists.txt)
@@ -9,13 +9,5 @@ foreach(file IN LISTS files)
   if(count GREATER 350)
     complain("${file} has ${count} lines, more than 350")
   endif()
-  set(number 0)
-  foreach(line IN LISTS lines)
-    math(EXPR number "${number} + 1")
-    string(LENGTH "${line}" length)
-    if(length GREATER 100)
-      complain("${file}:${number} has ${length} bytes, more than 100")
-    endif()
-  endforeach()
 endforeach()
 stop_if_any_complaint()

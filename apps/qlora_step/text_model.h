@@ -1,0 +1,20 @@
+// The text side of a model: its tokenizer and its chat format, from a .gguf file.
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <memory>
+
+#include "apps/qlora_step/options.h"
+
+namespace reprise::qlora_step {
+
+struct TextModel {};
+
+// Null when --model is no .gguf file.
+std::unique_ptr<const TextModel> text_model(const Options& options);
+
+// --tokenize: the ids of the file's text on one line. Returns the exit code.
+int print_tokens(const TextModel& text, const std::filesystem::path& file, std::ostream& out);
+
+}  // namespace reprise::qlora_step
