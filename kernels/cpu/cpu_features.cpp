@@ -6,12 +6,15 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace reprise {
 namespace {
 
-constexpr std::array<Isa, 4> kIsas = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
+constexpr std::array<Isa, 5> kIsas = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16,
+                                      Isa::kAmx};
 
 #if defined(__x86_64__)
 struct CpuidResult {
@@ -33,6 +36,14 @@ std::uint64_t saved_states() {
   return (std::uint64_t{high} << 32) | low;
 }
 
+// Linux lends a process the tile registers of AMX when it asks (Documentation/arch/x86/xstate.rst);
+// asking again changes nothing.
+bool tiles_permitted() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // state component of the tiles
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 Isa detect_x86() {
   const CpuidResult basic = cpuid(1, 0), extended = cpuid(7, 0), more = cpuid(7, 1);
   const bool osxsave = bit(basic.ecx, 27);
@@ -47,7 +58,11 @@ Isa detect_x86() {
   const bool avx512 = bit(extended.ebx, 16) && bit(extended.ebx, 17) &&  // F, DQ
                       bit(extended.ebx, 30) && bit(extended.ebx, 31);    // BW, VL
   if ((states & kAvx512States) != kAvx512States || !avx512) return Isa::kAvx2;
-  return bit(more.eax, 5) ? Isa::kAvx512Bf16 : Isa::kAvx512;
+  if (!bit(more.eax, 5)) return Isa::kAvx512;
+  constexpr std::uint64_t kTileStates = 0x60000;                    // tile configuration, tile data
+  const bool amx = bit(extended.edx, 24) && bit(extended.edx, 22);  // TILE, BF16
+  const bool tiles = amx && (states & kTileStates) == kTileStates && tiles_permitted();
+  return tiles ? Isa::kAmx : Isa::kAvx512Bf16;
 }
 #endif
 
@@ -63,6 +78,8 @@ const char* name_of(Isa isa) {
       return "avx512";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
+    case Isa::kAmx:
+      return "amx";
   }
   return "?";
 }

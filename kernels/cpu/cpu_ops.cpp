@@ -22,6 +22,7 @@ struct InstructionSet {
 
 constexpr InstructionSet kInstructionSets[] = {
 #ifdef REPRISE_X86_64
+    {Isa::kAmx, nullptr, {cpu::amx::append_cross_entropy}},
     {Isa::kAvx512Bf16, nullptr, {cpu::avx512_bf16::append_cross_entropy}},
     {Isa::kAvx512, nullptr, {cpu::avx512::append_cross_entropy}},
     {Isa::kAvx2, nullptr, {cpu::avx2::append_cross_entropy}},

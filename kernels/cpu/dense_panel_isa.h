@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/amx_tiles_isa.h"
 #include "kernels/cpu/lanes_isa.h"
 #include "reprise/kernels/dtype.h"
 #include "reprise/kernels/view.h"
@@ -24,6 +25,7 @@ struct Fp32Operand {
   static Element from(float value) { return value; }
   static Ints words(const float* from) { return load_as<Ints>(from); }
   static Ints words(const BFloat16* from) { return bits_of<Ints>(widen(load_as<Halves>(from))); }
+  static Ints word(Floats values) { return bits_of<Ints>(values); }
   static void store(Floats values, Element* to) { store_as(values, to); }
   static Floats multiply(Floats sum, Ints a, Ints b) {
     return multiply_add(bits_of<Floats>(a), bits_of<Floats>(b), sum);
@@ -36,6 +38,7 @@ struct RoundedOperand : Fp32Operand {
     return bits_of<Ints>(round_to_bf16(load_as<Floats>(from)));
   }
   static Ints words(const BFloat16* from) { return Fp32Operand::words(from); }
+  static Ints word(Floats values) { return bits_of<Ints>(round_to_bf16(values)); }
   static void store(Floats values, Element* to) { store_as(round_to_bf16(values), to); }
 };
 
@@ -49,6 +52,11 @@ struct PairOperand {
     return load_as<Ints>(halves);
   }
   static Ints words(const BFloat16* from) { return load_as<Ints>(from); }
+  // Words of two steps of the reduction.
+  static Ints pair(Floats first, Floats second) {
+    const Ints high = rounded_bits(second) & ~0xffff;
+    return ((rounded_bits(first) >> 16) & 0xffff) | high;
+  }
   static void store(Floats values, Element* to) { store_as(narrow(values), to); }
   static Floats multiply(Floats sum, Ints a, Ints b) {
     return _mm512_dpbf16_ps(sum, bits_of<__m512bh>(a), bits_of<__m512bh>(b));
@@ -261,9 +269,11 @@ inline void multiply_rows(const PanelProduct<Operand>& p, std::int64_t row) {
 
 }  // namespace panel_detail
 
+namespace panel_detail {
+
+// On the vector registers.
 template <class Operand>
-inline void multiply_panel(const PanelProduct<Operand>& p, std::int64_t rows) {
-  using namespace panel_detail;
+inline void multiply_in_vectors(const PanelProduct<Operand>& p, std::int64_t rows) {
   std::int64_t row = 0;
   for (; row + kTileRows <= rows; row += kTileRows) multiply_rows<kTileRows>(p, row);
   switch (rows - row) {
@@ -280,6 +290,55 @@ inline void multiply_panel(const PanelProduct<Operand>& p, std::int64_t rows) {
     default:
       return;
   }
+}
+
+#if defined(__AMX_BF16__)
+// In tiles; p.depth is a multiple of kTileDepth.
+inline void multiply_in_tiles(const PanelProduct<PairOperand>& p, std::int64_t rows) {
+  constexpr std::int64_t kEdge = 2 * kTileEdge;
+  const auto blocks = [&p](std::int64_t first, std::int64_t last, std::int64_t rows_of_block) {
+    const TileRegisters registers(rows_of_block);
+    for (std::int64_t row = first; row < last; row += rows_of_block) {
+      for (std::int64_t column = 0; column < p.width; column += kEdge) {
+        const TileBlock block = {.a = p.a + row * p.lda,
+                                 .lda = p.lda,
+                                 .panel = p.panel + 2 * column,
+                                 .panel_row = 2 * kPanel,
+                                 .depth = p.depth,
+                                 .c = p.c + row * p.ldc + column,
+                                 .ldc = p.ldc,
+                                 .rows = rows_of_block,
+                                 .mode = p.mode};
+        const std::int64_t width = p.width - column;
+        width >= kEdge ? multiply_block(block) : multiply_narrow_block(block, width);
+      }
+    }
+  };
+  const std::int64_t whole = rows / kEdge * kEdge;
+  if (whole > 0) blocks(0, whole, kEdge);
+  if (rows > whole) blocks(whole, rows, rows - whole);
+}
+#endif
+
+}  // namespace panel_detail
+
+template <class Operand>
+inline void multiply_panel(const PanelProduct<Operand>& p, std::int64_t rows) {
+#if defined(__AMX_BF16__)
+  if constexpr (Operand::kStep == 2) {
+    PanelProduct<Operand> tiles = p;
+    tiles.depth = p.depth / kTileDepth * kTileDepth;
+    if (tiles.depth > 0) panel_detail::multiply_in_tiles(tiles, rows);
+    if (tiles.depth == p.depth) return;
+    PanelProduct<Operand> rest = p;
+    rest.a += tiles.depth;
+    rest.panel += tiles.depth * kPanel;
+    rest.depth -= tiles.depth;
+    rest.mode = tiles.depth > 0 ? OutputMode::kAccumulate : p.mode;
+    return panel_detail::multiply_in_vectors(rest, rows);
+  }
+#endif
+  panel_detail::multiply_in_vectors(p, rows);
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA

@@ -46,4 +46,14 @@ void append_optimizer(OpTable& table);
 void append_cross_entropy(OpTable& table);
 }  // namespace avx512_bf16
 
+namespace amx {
+void append_linear(OpTable& table);
+void append_lora(OpTable& table);
+void append_attention(OpTable& table);
+void append_norm(OpTable& table);
+void append_pointwise(OpTable& table);
+void append_optimizer(OpTable& table);
+void append_cross_entropy(OpTable& table);
+}  // namespace amx
+
 }  // namespace reprise::cpu

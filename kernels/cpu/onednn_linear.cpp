@@ -216,6 +216,8 @@ void append_mode(LinearMode mode, OpTable& table) {
 void append_onednn_linear(LinearMode mode, Isa isa, OpTable& table) {
   switch (isa) {
 #ifdef REPRISE_X86_64
+    case Isa::kAmx:
+      return append_mode<amx::kOperandKernels>(mode, table);
     case Isa::kAvx512Bf16:
       return append_mode<avx512_bf16::kOperandKernels>(mode, table);
     case Isa::kAvx512:

@@ -31,5 +31,8 @@ extern const OperandKernels kOperandKernels;
 namespace avx512_bf16 {
 extern const OperandKernels kOperandKernels;
 }
+namespace amx {
+extern const OperandKernels kOperandKernels;
+}
 
 }  // namespace reprise::cpu

@@ -12,7 +12,7 @@ namespace {
 
 std::vector<Isa> instruction_sets() {
   std::vector<Isa> sets;
-  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
     if (isa <= detect_isa()) sets.push_back(isa);
   }
   return sets;
@@ -82,11 +82,11 @@ BOOST_AUTO_TEST_CASE(a_comparison_mode_lists_the_library_alone) {
 }
 
 BOOST_AUTO_TEST_CASE(a_set_above_the_cpu_is_refused_by_name) {
-  if (detect_isa() == Isa::kAvx512Bf16) {
+  if (detect_isa() == Isa::kAmx) {
     BOOST_TEST_MESSAGE("skipped: this CPU has every instruction set");
     return;
   }
-  BOOST_CHECK_THROW(cpu_ops(Isa::kAvx512Bf16, LinearMode::kFused), Error);
+  BOOST_CHECK_THROW(cpu_ops(Isa::kAmx, LinearMode::kFused), Error);
 }
 
 BOOST_AUTO_TEST_CASE(modes_have_the_names_of_the_option) {

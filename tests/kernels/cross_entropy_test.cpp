@@ -105,8 +105,8 @@ double largest_logit(const OpTable& reference, const HeadData& data, ComputeType
   return largest;
 }
 
-// An FP32 sum of C <= 576 products rounds C times, by at most 2^-25 of what it has reached, which is
-// of the order of the logit; independent roundings add up to sqrt(576) * 2^-25 < 2^-20. The loss
+// An FP32 sum of C <= 576 products rounds C times, by at most 2^-25 of what it has reached, which
+// is of the order of the logit; independent roundings add up to sqrt(576) * 2^-25 < 2^-20. The loss
 // moves by no more than its logits.
 double logit_error(double largest) { return 0x1p-20 * (1 + largest); }
 
@@ -157,7 +157,7 @@ void check_gradient(const HeadResult& result, const HeadResult& expected, const 
 
 std::vector<Isa> instruction_sets() {
   std::vector<Isa> sets;
-  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
     if (isa <= detect_isa()) sets.push_back(isa);
   }
   return sets;

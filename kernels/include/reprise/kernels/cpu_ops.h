@@ -8,11 +8,11 @@
 
 namespace reprise {
 
-enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Bf16 };
+enum class Isa { kGeneric, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-const char* name_of(Isa isa);                       // "generic", "avx2", "avx512", "avx512_bf16"
+const char* name_of(Isa isa);                       // "generic", "avx2", "avx512", "avx512_bf16", "amx"
 std::optional<Isa> parse_isa(std::string_view name);
-Isa detect_isa();                                   // what CPUID and XGETBV report
+Isa detect_isa();                                   // what the CPU and the system offer
 
 // How the frozen linear layers are computed. kFused: NF4 is decoded inside the product, no
 // dequantised matrix exists. kDequant: each call dequantises into one reused buffer, then a
