@@ -1,0 +1,143 @@
+// The left operand of a panel product: rows of an activation matrix in the form that products take.
+// Used where it lies if that is its form already, otherwise converted into scratch, once per call.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/cpu/dense_panel_isa.h"
+#include "reprise/kernels/dropout.h"
+#include "reprise/kernels/thread_pool.h"
+
+namespace reprise::cpu::REPRISE_ISA {
+
+// Rows of a matrix as an operand; `stride` counts elements.
+template <class Operand>
+struct OperandRows {
+  const typename Operand::Element* data = nullptr;
+  std::int64_t stride = 0;
+  const typename Operand::Element* row(std::int64_t r) const { return data + r * stride; }
+};
+
+template <class Operand>
+inline bool lies_ready(const ConstView& matrix) {
+  if constexpr (std::is_same_v<Operand, Fp32Operand>) {
+    return matrix.dtype == DType::kF32;
+  } else if constexpr (Operand::kStep == 2) {
+    return matrix.dtype == DType::kBF16 && matrix.dims[1] % 2 == 0;
+  } else {
+    return false;
+  }
+}
+
+// Bytes that operand_rows needs for [rows, columns], 64-byte aligned.
+template <class Operand>
+inline std::int64_t operand_bytes(std::int64_t rows, std::int64_t columns) {
+  const auto element = static_cast<std::int64_t>(sizeof(typename Operand::Element));
+  return (rows * whole_words<Operand>(columns) * element + 63) / 64 * 64;
+}
+
+namespace rows_detail {
+
+template <class Operand, class From>
+inline void convert_row(const From* from, std::int64_t columns, typename Operand::Element* to) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= columns; i += kLanes) {
+    if constexpr (sizeof(From) == 4) {
+      Operand::store(load_as<Floats>(from + i), to + i);
+    } else {
+      Operand::store(widen(load_as<Halves>(from + i)), to + i);
+    }
+  }
+  for (; i < whole_words<Operand>(columns); ++i) {
+    if constexpr (sizeof(From) == 4) {
+      to[i] = Operand::from(i < columns ? from[i] : 0.0f);
+    } else {
+      to[i] = Operand::from(i < columns ? to_float(from[i]) : 0.0f);
+    }
+  }
+}
+
+template <class Operand>
+inline void convert_row(const ConstView& matrix, std::int64_t row,
+                        typename Operand::Element* to) {
+  const std::int64_t columns = matrix.dims[1];
+  if (matrix.dtype == DType::kBF16) {
+    convert_row<Operand>(matrix.as<BFloat16>() + row * columns, columns, to);
+  } else {
+    convert_row<Operand>(matrix.as<float>() + row * columns, columns, to);
+  }
+}
+
+}  // namespace rows_detail
+
+template <class Operand>
+inline OperandRows<Operand> operand_rows(const ConstView& matrix, void* scratch,
+                                         ThreadPool& pool) {
+  using Element = typename Operand::Element;
+  if (lies_ready<Operand>(matrix)) return {matrix.as<Element>(), matrix.dims[1]};
+  auto* const out = static_cast<Element*>(scratch);
+  const std::int64_t stride = whole_words<Operand>(matrix.dims[1]);
+  pool.parallel_ranges(matrix.dims[0], 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      rows_detail::convert_row<Operand>(matrix, r, out + r * stride);
+    }
+  });
+  return {out, stride};
+}
+
+// The same with dropout applied to the elements, whose index is row * columns + column.
+template <class Operand>
+inline OperandRows<Operand> dropped_rows(const ConstView& matrix, const Dropout& dropout,
+                                         void* scratch, ThreadPool& pool) {
+  if (dropout.probability <= 0) return operand_rows<Operand>(matrix, scratch, pool);
+  auto* const out = static_cast<typename Operand::Element*>(scratch);
+  const std::int64_t columns = matrix.dims[1], stride = whole_words<Operand>(columns);
+  pool.parallel_ranges(matrix.dims[0], 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      for (std::int64_t c = 0; c < stride; ++c) {
+        const std::int64_t i = r * columns + c;
+        // Rounded to the operand first and scaled then, as if there were no dropout.
+        out[r * stride + c] = Operand::from(
+            c < columns ? element(matrix, i) * dropout_factor(dropout, i) : 0.0f);
+      }
+    }
+  });
+  return {out, stride};
+}
+
+// matrix[rows, columns] in FP32, times `scale`, as an operand.
+template <class Operand>
+inline OperandRows<Operand> scaled_rows(const ConstView& matrix, float scale, void* scratch,
+                                        ThreadPool& pool) {
+  auto* const out = static_cast<typename Operand::Element*>(scratch);
+  const std::int64_t columns = matrix.dims[1], stride = whole_words<Operand>(columns);
+  const float* const from = matrix.as<float>();
+  pool.parallel_ranges(matrix.dims[0], 16, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      for (std::int64_t c = 0; c < stride; ++c) {
+        out[r * stride + c] = Operand::from(c < columns ? scale * from[r * columns + c] : 0.0f);
+      }
+    }
+  });
+  return {out, stride};
+}
+
+// The transpose of matrix[rows, columns]: [columns, rows].
+template <class Operand>
+inline OperandRows<Operand> transposed_rows(const ConstView& matrix, float scale, void* scratch,
+                                            ThreadPool& pool) {
+  auto* const out = static_cast<typename Operand::Element*>(scratch);
+  const std::int64_t rows = matrix.dims[0], columns = matrix.dims[1];
+  const std::int64_t stride = whole_words<Operand>(rows);
+  pool.parallel_ranges(columns, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t c = begin; c < end; ++c) {
+      for (std::int64_t r = 0; r < stride; ++r) {
+        out[c * stride + r] =
+            Operand::from(r < rows ? scale * element(matrix, r * columns + c) : 0.0f);
+      }
+    }
+  });
+  return {out, stride};
+}
+
+}  // namespace reprise::cpu::REPRISE_ISA
