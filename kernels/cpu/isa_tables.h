@@ -11,8 +11,8 @@ void append_linear(OpTable& table);
 void append_lora(OpTable& table);
 void append_attention(OpTable& table);
 void append_norm(OpTable& table);
-void append_pointwise(OpTable& table);  // embedding, rope, swiglu, residual, fill
-void append_optimizer(OpTable& table);  // grad_norm, clip, adamw
+void append_pointwise(OpTable& table);      // embedding, rope, swiglu, residual, fill
+void append_optimizer(OpTable& table);      // grad_norm, clip, adamw
 void append_cross_entropy(OpTable& table);  // and lm_head
 }  // namespace generic
 

@@ -70,6 +70,11 @@ inline Floats round_to_bf16(Floats values) {
   return bits_of<Floats>(rounded_bits(values) & ~0xffff);
 }
 
+// Lane by lane, `first` in the lower and `second` in the upper half.
+inline Ints bf16_pairs(Floats first, Floats second) {
+  return ((rounded_bits(first) >> 16) & 0xffff) | (rounded_bits(second) & ~0xffff);
+}
+
 // Swaps ever smaller off-diagonal blocks (Eklundh, 1972).
 inline void transpose(Ints (&rows)[kLanes]) {
 #pragma GCC unroll 4
