@@ -10,8 +10,9 @@
 namespace reprise::qlora_step {
 namespace {
 
-// Larger rates than published models take: the made-up one has no knowledge to lose.
-constexpr double kEmbeddedLearningRate = 2e-2;
+// The made-up model has no knowledge to lose, so it takes a larger rate than published ones: 60
+// steps of 5e-3 bring its loss from 5.9 to 1.1, while 2e-2 leaves it at 4.2.
+constexpr double kEmbeddedLearningRate = 5e-3;
 constexpr double kLearningRate = 2e-4;
 constexpr std::int64_t kEmbeddedSteps = 60;
 constexpr std::int64_t kSteps = 100;
@@ -78,7 +79,7 @@ Isa resolve_isa() {
   const std::optional<Isa> isa = parse_isa(wanted);
   if (!isa) {
     throw UsageError(std::string("REPRISE_ISA=") + wanted +
-                     " is unknown; there are generic, avx2, avx512, avx512_bf16");
+                     " is unknown; there are generic, avx2, avx512, avx512_bf16, amx");
   }
   if (*isa > detected) {
     throw UsageError(std::string("REPRISE_ISA=") + wanted + ": the best this CPU has is " +
@@ -96,7 +97,7 @@ RunPlan make_run_plan(const Options& options, const ModelSource& source, const D
   const bool embedded = options.embedded_default();
   const Isa isa = resolve_isa();
   const ComputeType compute =
-      options.compute.value_or(isa == Isa::kAvx512Bf16 ? ComputeType::kBF16 : ComputeType::kF32);
+      options.compute.value_or(isa >= Isa::kAvx512Bf16 ? ComputeType::kBF16 : ComputeType::kF32);
   RunPlan plan{
       .model = source.config,
       .source = source.name,
