@@ -55,11 +55,11 @@ void backward(const LinearNf4BackwardArgs& args, ThreadPool& pool) {
   for_each_tile<Operand>(
       tiling, scratch + layout.workers, pool,
       [&](const Tile& tile, const WorkerMemory<Operand>& memory) {
-        add_product(tile, grad_y, n, tile.sums, OutputMode::kOverwrite, memory.panel,
-                    [&](std::int64_t begin, std::int64_t end, auto* panel) {
-                      pack_nf4_columns<Operand>(
-                          {args.weight, tile.column, tile.width, begin, end}, panel);
-                    });
+        add_product(
+            tile, grad_y, n, tile.sums, OutputMode::kOverwrite, memory.panel,
+            [&](std::int64_t begin, std::int64_t end, auto* panel) {
+              pack_nf4_columns<Operand>({args.weight, tile.column, tile.width, begin, end}, panel);
+            });
         if (adapted) {
           float* const to = masked ? memory.second_sums : tile.sums;
           add_product(tile, grad_u, rank, to,

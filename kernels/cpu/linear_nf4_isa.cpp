@@ -1,5 +1,5 @@
-// The frozen linear layer, forward: panels of 64 outputs, decoded from NF4 and used for all rows; the
-// adapter's term is added to the same sums before they are written, once.
+// The frozen linear layer, forward: panels of 64 outputs, decoded from NF4 and used for all rows;
+// the adapter's term is added to the same sums before they are written, once.
 #include "kernels/cpu/isa_tables.h"
 #include "kernels/cpu/low_rank_isa.h"
 #include "kernels/cpu/nf4_panel_isa.h"
@@ -61,11 +61,11 @@ void forward(const LinearNf4ForwardArgs& args, ThreadPool& pool) {
   for_each_tile<Operand>(
       tiling, scratch + layout.workers, pool,
       [&](const Tile& tile, const WorkerMemory<Operand>& memory) {
-        add_product(tile, x, k, tile.sums, OutputMode::kOverwrite, memory.panel,
-                    [&](std::int64_t begin, std::int64_t end, auto* panel) {
-                      pack_nf4_rows<Operand>({args.weight, tile.column, tile.width, begin, end},
-                                             panel);
-                    });
+        add_product(
+            tile, x, k, tile.sums, OutputMode::kOverwrite, memory.panel,
+            [&](std::int64_t begin, std::int64_t end, auto* panel) {
+              pack_nf4_rows<Operand>({args.weight, tile.column, tile.width, begin, end}, panel);
+            });
         if (adapted) {
           add_product(tile, u, rank, tile.sums, OutputMode::kAccumulate, memory.panel,
                       [&](std::int64_t begin, std::int64_t end, auto* panel) {
@@ -93,8 +93,7 @@ std::int64_t scratch_bytes(const LinearNf4ForwardArgs& args, int threads) {
 }  // namespace
 
 void append_linear(OpTable& table) {
-  table.linear_nf4_forward.push_back(
-      {"cpu." REPRISE_ISA_NAME ".fused", check, scratch_bytes, run});
+  table.linear_nf4_forward.push_back({"cpu." REPRISE_ISA_NAME ".fused", check, scratch_bytes, run});
   append_linear_backward(table);
 }
 

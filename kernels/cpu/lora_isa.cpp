@@ -32,19 +32,18 @@ struct Layout {
 
 // sums[R, columns] = left[R, M] . right[M, columns], given to write(tile).
 template <class Operand, class Write>
-void reduce_over_tokens(const OperandRows<Operand>& left, std::int64_t rank,
-                        const ConstView& right, void* workers, ThreadPool& pool, Write&& write) {
+void reduce_over_tokens(const OperandRows<Operand>& left, std::int64_t rank, const ConstView& right,
+                        void* workers, ThreadPool& pool, Write&& write) {
   const Tiling tiling(rank, right.dims[1], pool.threads());
-  for_each_tile<Operand>(tiling, workers, pool,
-                         [&](const Tile& tile, const WorkerMemory<Operand>& memory) {
-                           add_product(tile, left, right.dims[0], tile.sums,
-                                       OutputMode::kOverwrite, memory.panel,
-                                       [&](std::int64_t begin, std::int64_t end, auto* panel) {
-                                         pack_weight_columns<Operand>(
-                                             {right, tile.column, tile.width, begin, end}, panel);
-                                       });
-                           write(tile);
-                         });
+  for_each_tile<Operand>(
+      tiling, workers, pool, [&](const Tile& tile, const WorkerMemory<Operand>& memory) {
+        add_product(
+            tile, left, right.dims[0], tile.sums, OutputMode::kOverwrite, memory.panel,
+            [&](std::int64_t begin, std::int64_t end, auto* panel) {
+              pack_weight_columns<Operand>({right, tile.column, tile.width, begin, end}, panel);
+            });
+        write(tile);
+      });
 }
 
 // Element (r, n) of a tile becomes element (n, r) of grad_b.

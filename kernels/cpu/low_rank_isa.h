@@ -1,5 +1,5 @@
-// Products with few columns, the rank of an adapter: out[rows, R] = a[rows, depth] . panel, in tiles
-// that are as narrow as the rank and tall instead.
+// Products with few columns, the rank of an adapter: out[rows, R] = a[rows, depth] . panel, in
+// tiles that are as narrow as the rank and tall instead.
 #pragma once
 
 #include "kernels/cpu/panel_gemm_isa.h"
@@ -43,7 +43,8 @@ inline void multiply_tall(const PanelProduct<Operand>& p, std::int64_t row, std:
 
 }  // namespace low_rank_detail
 
-// Like multiply_panel for p.width columns, rounded up to whole vectors: p.c must have room for them.
+// Like multiply_panel for p.width columns, rounded up to whole vectors: p.c must have room for
+// them.
 template <class Operand>
 inline void multiply_narrow(const PanelProduct<Operand>& p, std::int64_t rows) {
   using namespace low_rank_detail;
@@ -75,16 +76,16 @@ inline void low_rank_product(const OperandRows<Operand>& a, std::int64_t depth, 
           const std::int64_t size =
               depth - k < kPanelDepth<Operand> ? depth - k : kPanelDepth<Operand>;
           pack(column, width, k, k + size, memory.panel);
-          multiply_narrow<Operand>({.a = a.row(first) + k,
-                                    .lda = a.stride,
-                                    .panel = memory.panel,
-                                    .depth = whole_words<Operand>(size),
-                                    .c = memory.sums,
-                                    .ldc = kPanel,
-                                    .width = width,
-                                    .mode = k == 0 ? OutputMode::kOverwrite
-                                                   : OutputMode::kAccumulate},
-                                   height);
+          multiply_narrow<Operand>(
+              {.a = a.row(first) + k,
+               .lda = a.stride,
+               .panel = memory.panel,
+               .depth = whole_words<Operand>(size),
+               .c = memory.sums,
+               .ldc = kPanel,
+               .width = width,
+               .mode = k == 0 ? OutputMode::kOverwrite : OutputMode::kAccumulate},
+              height);
         }
         for (std::int64_t r = 0; r < height; ++r) {
           for (std::int64_t j = 0; j < width; ++j) {

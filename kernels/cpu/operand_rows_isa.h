@@ -58,8 +58,7 @@ inline void convert_row(const From* from, std::int64_t columns, typename Operand
 }
 
 template <class Operand>
-inline void convert_row(const ConstView& matrix, std::int64_t row,
-                        typename Operand::Element* to) {
+inline void convert_row(const ConstView& matrix, std::int64_t row, typename Operand::Element* to) {
   const std::int64_t columns = matrix.dims[1];
   if (matrix.dtype == DType::kBF16) {
     convert_row<Operand>(matrix.as<BFloat16>() + row * columns, columns, to);
@@ -71,8 +70,7 @@ inline void convert_row(const ConstView& matrix, std::int64_t row,
 }  // namespace rows_detail
 
 template <class Operand>
-inline OperandRows<Operand> operand_rows(const ConstView& matrix, void* scratch,
-                                         ThreadPool& pool) {
+inline OperandRows<Operand> operand_rows(const ConstView& matrix, void* scratch, ThreadPool& pool) {
   using Element = typename Operand::Element;
   if (lies_ready<Operand>(matrix)) return {matrix.as<Element>(), matrix.dims[1]};
   auto* const out = static_cast<Element*>(scratch);
@@ -97,8 +95,8 @@ inline OperandRows<Operand> dropped_rows(const ConstView& matrix, const Dropout&
       for (std::int64_t c = 0; c < stride; ++c) {
         const std::int64_t i = r * columns + c;
         // Rounded to the operand first and scaled then, as if there were no dropout.
-        out[r * stride + c] = Operand::from(
-            c < columns ? element(matrix, i) * dropout_factor(dropout, i) : 0.0f);
+        out[r * stride + c] =
+            Operand::from(c < columns ? element(matrix, i) * dropout_factor(dropout, i) : 0.0f);
       }
     }
   });

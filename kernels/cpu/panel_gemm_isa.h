@@ -1,7 +1,7 @@
 // A product whose right operand is made panel by panel: out[rows, columns] tile by tile, each tile
-// as a sum over the depth and then, by the caller's epilogue, whatever else belongs to it. Tiles are
-// independent and every sum runs in one order, so the bits depend neither on the number of threads
-// nor on who computes what.
+// as a sum over the depth and then, by the caller's epilogue, whatever else belongs to it. Tiles
+// are independent and every sum runs in one order, so the bits depend neither on the number of
+// threads nor on who computes what.
 #pragma once
 
 #include "kernels/cpu/operand_rows_isa.h"
@@ -13,7 +13,8 @@ namespace reprise::cpu::REPRISE_ISA {
 template <class Operand>
 inline constexpr std::int64_t kPanelDepth = 256 * Operand::kStep;
 
-// Rows of a tile: its sums (128 KiB) stay in the second-level cache, and a panel serves all of them.
+// Rows of a tile: its sums (128 KiB) stay in the second-level cache, and a panel serves all of
+// them.
 inline constexpr std::int64_t kTileHeight = 512;
 
 // How a product is cut into tiles of at most kTileHeight x kPanel.
@@ -45,7 +46,7 @@ struct Tiling {
 struct Tile {
   std::int64_t row = 0, column = 0;  // of the product
   std::int64_t height = 0, width = 0;
-  float* sums = nullptr;             // [height, kPanel]
+  float* sums = nullptr;  // [height, kPanel]
 };
 
 // Scratch of one worker: a panel, the sums of a tile, and a second set of sums for the epilogue.
@@ -71,8 +72,8 @@ struct WorkerMemory {
   }
 };
 
-// Adds a[rows of the tile] . panels to sums, `pack(depth_begin, depth_end, panel)` making the panels
-// of the tile's columns.
+// Adds a[rows of the tile] . panels to sums, `pack(depth_begin, depth_end, panel)` making the
+// panels of the tile's columns.
 template <class Operand, class Pack>
 inline void add_product(const Tile& tile, const OperandRows<Operand>& a, std::int64_t depth,
                         float* sums, OutputMode mode, typename Operand::Element* panel,
