@@ -42,7 +42,8 @@ Support check(const LinearNf4ForwardArgs& args) {
   if (args.lora.a.present()) {
     const std::int64_t r = args.lora.a.dims[0];
     check_dropout(contract, args.lora.dropout);
-    contract.is("lora.a", args.lora.a, DType::kF32, {r, k})
+    contract.holds(r > 0, "the rank must be at least 1")
+        .is("lora.a", args.lora.a, DType::kF32, {r, k})
         .is("lora.b", args.lora.b, DType::kF32, {n, r})
         .is("lora.u", args.lora.u, DType::kF32, {m, r})
         .apart("lora.u", args.lora.u, "y", args.y);
@@ -66,7 +67,8 @@ Support check(const LinearNf4BackwardArgs& args) {
   if (args.lora.a.present()) {
     const std::int64_t r = args.lora.a.dims[0];
     check_dropout(contract, args.lora.dropout);
-    contract.is("lora.a", args.lora.a, DType::kF32, {r, k})
+    contract.holds(r > 0, "the rank must be at least 1")
+        .is("lora.a", args.lora.a, DType::kF32, {r, k})
         .is("lora.grad_u", args.lora.grad_u, DType::kF32, {m, r});
   }
   return contract.result();
