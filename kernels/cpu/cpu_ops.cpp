@@ -2,7 +2,6 @@
 // those of every lower one down to the generic build.
 #include "reprise/kernels/cpu_ops.h"
 
-#include <array>
 #include <string>
 
 #include "kernels/cpu/isa_tables.h"
@@ -17,17 +16,35 @@ using Append = void (*)(OpTable&);
 struct InstructionSet {
   Isa isa;
   Append linear;
-  std::array<Append, 1> others;
+  Append others[6];
 };
 
 constexpr InstructionSet kInstructionSets[] = {
 #ifdef REPRISE_X86_64
-    {Isa::kAmx, nullptr, {cpu::amx::append_cross_entropy}},
-    {Isa::kAvx512Bf16, nullptr, {cpu::avx512_bf16::append_cross_entropy}},
-    {Isa::kAvx512, nullptr, {cpu::avx512::append_cross_entropy}},
-    {Isa::kAvx2, nullptr, {cpu::avx2::append_cross_entropy}},
+    {Isa::kAmx,
+     cpu::amx::append_linear,
+     {cpu::amx::append_lora, cpu::amx::append_attention, cpu::amx::append_norm,
+      cpu::amx::append_pointwise, cpu::amx::append_optimizer, cpu::amx::append_cross_entropy}},
+    {Isa::kAvx512Bf16,
+     cpu::avx512_bf16::append_linear,
+     {cpu::avx512_bf16::append_lora, cpu::avx512_bf16::append_attention,
+      cpu::avx512_bf16::append_norm, cpu::avx512_bf16::append_pointwise,
+      cpu::avx512_bf16::append_optimizer, cpu::avx512_bf16::append_cross_entropy}},
+    {Isa::kAvx512,
+     cpu::avx512::append_linear,
+     {cpu::avx512::append_lora, cpu::avx512::append_attention, cpu::avx512::append_norm,
+      cpu::avx512::append_pointwise, cpu::avx512::append_optimizer,
+      cpu::avx512::append_cross_entropy}},
+    {Isa::kAvx2,
+     cpu::avx2::append_linear,
+     {cpu::avx2::append_lora, cpu::avx2::append_attention, cpu::avx2::append_norm,
+      cpu::avx2::append_pointwise, cpu::avx2::append_optimizer, cpu::avx2::append_cross_entropy}},
 #endif
-    {Isa::kGeneric, nullptr, {cpu::generic::append_cross_entropy}},
+    {Isa::kGeneric,
+     cpu::generic::append_linear,
+     {cpu::generic::append_lora, cpu::generic::append_attention, cpu::generic::append_norm,
+      cpu::generic::append_pointwise, cpu::generic::append_optimizer,
+      cpu::generic::append_cross_entropy}},
 };
 
 }  // namespace
@@ -53,7 +70,7 @@ OpTable cpu_ops(Isa isa, LinearMode mode) {
     if (set.isa > isa) continue;
     // The comparison modes list the library alone: where it can't run, the graph is refused, and
     // a comparison never silently times the fused kernels against themselves.
-    if (mode == LinearMode::kFused && set.linear != nullptr) set.linear(table);
+    if (mode == LinearMode::kFused) set.linear(table);
     for (const Append append : set.others) append(table);
   }
   if (mode != LinearMode::kFused) cpu::append_onednn_linear(mode, isa, table);
