@@ -39,7 +39,9 @@ install_packages() {
     fi
     root=(sudo)
   fi
-  "${root[@]}" apt-get update -qq &&
+  # Without a network an answer within seconds, not minutes.
+  local impatient=(-o Acquire::Retries=1 -o Acquire::http::Timeout=20)
+  "${root[@]}" apt-get "${impatient[@]}" update -qq &&
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-      apt-get install -y -qq --no-install-recommends "${missing[@]}"
+      apt-get "${impatient[@]}" install -y -qq --no-install-recommends "${missing[@]}"
 }

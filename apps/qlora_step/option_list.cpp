@@ -91,7 +91,8 @@ po::options_description machine() {
 
 po::options_description output() {
   po::options_description group("Output", kHelpColumns);
-  group.add_options()("out", text("DIR"), "gets adapter/ (PEFT), metrics.jsonl and config.json")(
+  group.add_options()("out", text("DIR"),
+                      "gets adapter/ (PEFT), metrics.jsonl, config.json and summary.json")(
       "metrics", text("FILE.jsonl"), "one line a step (default with --out: DIR/metrics.jsonl)")(
       "graph-out", text("FILE"), "the step graph, as .json, .dot or .txt")(
       "dump", text("FILE.safetensors"),

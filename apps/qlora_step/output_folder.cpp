@@ -67,6 +67,24 @@ std::string config_json(const Options& options, const RunPlan& plan) {
   return config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+std::string summary_json(const LoopResult& result, const Evaluation& evaluation) {
+  const auto or_null = [](const std::optional<double>& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+  };
+  const nlohmann::ordered_json summary = {
+      {"ending", name_of(result.ending)},
+      {"steps", result.steps},
+      {"first_loss", result.first_loss},
+      {"last_loss", result.last_loss},
+      {"eval_before", or_null(evaluation.before)},
+      {"eval_after", or_null(evaluation.after)},
+      {"seconds", result.seconds},
+      {"real_tokens", result.real_tokens},
+      {"peak_bytes", peak_resident_bytes()},
+  };
+  return summary.dump(2) + "\n";
+}
+
 void write_text(const std::filesystem::path& path, const std::string& text) {
   write_durably(path, {std::as_bytes(std::span(text))});
 }

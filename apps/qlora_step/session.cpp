@@ -132,8 +132,10 @@ int train_and_report(const Options& options, const RunPlan& plan, const Training
                      std::ostream& warnings) {
   Trainer& trainer = *machine.trainer;
   const std::vector<TokenBatch> held_out = evaluation_data(options, plan.model, data.shape, text);
-  const std::optional<double> loss_before = evaluate(trainer, held_out);
-  if (loss_before) out << "eval      " << fixed(*loss_before, 4) << " before" << std::endl;
+  Evaluation evaluation{.before = evaluate(trainer, held_out), .after = {}};
+  if (evaluation.before) {
+    out << "eval      " << fixed(*evaluation.before, 4) << " before" << std::endl;
+  }
   print_samples(options, trainer, text, "before", out);
   if (!options.dump.empty()) {
     write_dump(options.dump, trainer.dump(data.batches_of_step(1).front()));
@@ -150,10 +152,15 @@ int train_and_report(const Options& options, const RunPlan& plan, const Training
   }
   print_summary(result, plan, out);
   if (result.ending == Ending::kComplete) {
-    if (const auto loss_after = evaluate(trainer, held_out)) {
-      out << "eval      " << fixed(*loss_before, 4) << " -> " << fixed(*loss_after, 4) << "\n";
+    evaluation.after = evaluate(trainer, held_out);
+    if (evaluation.after) {
+      out << "eval      " << fixed(*evaluation.before, 4) << " -> " << fixed(*evaluation.after, 4)
+          << "\n";
     }
     print_samples(options, trainer, text, "after", out);
+  }
+  if (!options.out.empty()) {
+    write_text(options.out / "summary.json", summary_json(result, evaluation));
   }
   return finish(options, plan, result, out);
 }

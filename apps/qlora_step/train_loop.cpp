@@ -22,6 +22,18 @@ double mean_of_last_tenth(const std::vector<double>& losses) {
 
 }  // namespace
 
+const char* name_of(Ending ending) {
+  switch (ending) {
+    case Ending::kComplete:
+      return "complete";
+    case Ending::kInterrupted:
+      return "interrupted";
+    case Ending::kNotFinite:
+      return "not finite";
+  }
+  return "?";
+}
+
 LoopResult train(Trainer& trainer, const TrainingData& data, const ScheduleOptions& schedule,
                  const LoopOutputs& outputs) {
   LoopResult result;

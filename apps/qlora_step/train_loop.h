@@ -13,6 +13,7 @@
 namespace reprise::qlora_step {
 
 enum class Ending { kComplete, kInterrupted, kNotFinite };
+const char* name_of(Ending ending);  // "complete"
 
 struct LoopResult {
   Ending ending = Ending::kComplete;
