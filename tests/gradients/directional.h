@@ -37,7 +37,7 @@ struct GradientCheck {
 // Compares grad . d with the finite difference along several random directions d.
 void check_gradient(const GradientCheck& check, Random& random);
 
-// A table under test. The reference must have every op; another may still lack some.
+// The reference, and the CPU's table of each instruction set that this machine has.
 struct NamedTable {
   std::string name;
   OpTable ops;
@@ -64,7 +64,7 @@ bool run_op(const Implementations<Args>& list, Args args, const char* op) {
   return true;
 }
 
-// Whether the op ran, saying so if it is not there; the reference must have it.
+// Whether the op ran; fails the test when the table lacks it.
 bool ran(const NamedTable& table, bool has_run, const char* op);
 
 // FP32 views of vectors.
