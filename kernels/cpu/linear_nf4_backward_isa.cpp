@@ -29,10 +29,13 @@ struct Layout {
 // sums += mask * share, element (m, k) of the mask having index m * K + k.
 void add_masked(const Tile& tile, const float* share, const Dropout& dropout, std::int64_t k) {
   for (std::int64_t r = 0; r < tile.height; ++r) {
-    for (std::int64_t j = 0; j < tile.width; ++j) {
-      const std::int64_t index = (tile.row + r) * k + tile.column + j;
-      tile.sums[r * kPanel + j] += share[r * kPanel + j] * dropout_factor(dropout, index);
-    }
+    for_dropout_factors(dropout, (tile.row + r) * k + tile.column, tile.width,
+                        [&](std::int64_t first, const float* factors, std::int64_t count) {
+                          float* const sums = tile.sums + r * kPanel + first;
+                          const float* const shares = share + r * kPanel + first;
+                          for (std::int64_t j = 0; j < count; ++j)
+                            sums[j] += shares[j] * factors[j];
+                        });
   }
 }
 

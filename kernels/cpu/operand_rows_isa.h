@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/dense_panel_isa.h"
-#include "reprise/kernels/dropout.h"
+#include "kernels/cpu/dropout_isa.h"
 #include "reprise/kernels/thread_pool.h"
 
 namespace reprise::cpu::REPRISE_ISA {
@@ -67,6 +67,41 @@ inline void convert_row(const ConstView& matrix, std::int64_t row, typename Oper
   }
 }
 
+// Which elements of a matrix, counted row by row.
+struct Elements {
+  std::int64_t first, count;
+};
+
+// x * factor, rounded once. Elements beyond the row, up to whole words, become zeros.
+template <class Operand, class From>
+inline void convert_dropped_row(const From* from, const Elements& elements, const Dropout& dropout,
+                                typename Operand::Element* to) {
+  const auto value = [from](std::int64_t i) {
+    if constexpr (sizeof(From) == 4) {
+      return from[i];
+    } else {
+      return to_float(from[i]);
+    }
+  };
+  for_dropout_factors(dropout, elements.first, elements.count,
+                      [&](std::int64_t i, const float* factors, std::int64_t count) {
+                        std::int64_t j = 0;
+                        for (; j + kLanes <= count; j += kLanes) {
+                          const Floats factor = load_as<Floats>(factors + j);
+                          if constexpr (sizeof(From) == 4) {
+                            Operand::store(load_as<Floats>(from + i + j) * factor, to + i + j);
+                          } else {
+                            Operand::store(widen(load_as<Halves>(from + i + j)) * factor,
+                                           to + i + j);
+                          }
+                        }
+                        for (; j < count; ++j) to[i + j] = Operand::from(value(i + j) * factors[j]);
+                      });
+  for (std::int64_t i = elements.count; i < whole_words<Operand>(elements.count); ++i) {
+    to[i] = Operand::from(0.0f);
+  }
+}
+
 }  // namespace rows_detail
 
 template <class Operand>
@@ -90,14 +125,17 @@ inline OperandRows<Operand> dropped_rows(const ConstView& matrix, const Dropout&
   if (dropout.probability <= 0) return operand_rows<Operand>(matrix, scratch, pool);
   auto* const out = static_cast<typename Operand::Element*>(scratch);
   const std::int64_t columns = matrix.dims[1], stride = whole_words<Operand>(columns);
-  pool.parallel_ranges(matrix.dims[0], 1, [&](std::int64_t begin, std::int64_t end, int) {
+  const auto convert = [&](const auto* from, std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      for (std::int64_t c = 0; c < stride; ++c) {
-        const std::int64_t i = r * columns + c;
-        // Rounded to the operand first and scaled then, as if there were no dropout.
-        out[r * stride + c] =
-            Operand::from(c < columns ? element(matrix, i) * dropout_factor(dropout, i) : 0.0f);
-      }
+      rows_detail::convert_dropped_row<Operand>(from + r * columns, {r * columns, columns}, dropout,
+                                                out + r * stride);
+    }
+  };
+  pool.parallel_ranges(matrix.dims[0], 1, [&](std::int64_t begin, std::int64_t end, int) {
+    if (matrix.dtype == DType::kBF16) {
+      convert(matrix.as<BFloat16>(), begin, end);
+    } else {
+      convert(matrix.as<float>(), begin, end);
     }
   });
   return {out, stride};
