@@ -18,7 +18,7 @@
 namespace reprise::cpu::REPRISE_ISA {
 
 struct Nf4Source {
-  const Nf4View& weight;
+  Nf4View weight;  // by value: a store into the panel can't change it, for all the compiler knows
   std::int64_t column = 0;  // of the product
   std::int64_t width = 0;
   std::int64_t depth_begin = 0;
@@ -166,27 +166,41 @@ inline Floats absmax_of_columns(const Nf4View& weight, std::int64_t e) {
   return values;
 }
 
+// A byte in each lane. GCC 12 takes __builtin_convertvector from bytes to words apart, lane by
+// lane.
+inline Ints widen_bytes(const std::uint8_t* from) {
+#if defined(__AVX512F__)
+  return bits_of<Ints>(_mm512_cvtepu8_epi32(load_as<__m128i>(from)));
+#elif defined(__AVX2__)
+  return bits_of<Ints>(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(load_as<std::int64_t>(from))));
+#else
+  using Bytes = std::uint8_t __attribute__((vector_size(kLanes)));
+  return __builtin_convertvector(load_as<Bytes>(from), Ints);
+#endif
+}
+
 // Even and odd neighbours of 2 * kLanes elements from `e`, which is even, as is every block border.
 struct Neighbours {
   Floats even, odd;
 };
 inline Neighbours decode_neighbours(const Nf4View& weight, std::int64_t e) {
-  using Bytes = std::uint8_t __attribute__((vector_size(kLanes)));
-  const Ints codes = __builtin_convertvector(load_as<Bytes>(weight.packed + e / 2), Ints);
+  const Ints codes = widen_bytes(weight.packed + e / 2);
   const Floats absmax = absmax_of_columns(weight, e);
   const Shifts shift = shifts_of(weight.order, 0);
   return {lookup(codes >> shift.first) * absmax, lookup(codes >> shift.second) * absmax};
 }
 
 // Puts words of even and odd columns side by side again.
-inline void store_interleaved(Ints even, Ints odd, void* to) {
+template <class Element>
+inline void store_interleaved(Ints even, Ints odd, Element* to) {
   Ints low{}, high{};
   for (int lane = 0; lane < kLanes; ++lane) {
     low[lane] = lane / 2 + (lane % 2) * kLanes;
     high[lane] = low[lane] + kLanes / 2;
   }
-  const Ints words[2] = {__builtin_shuffle(even, odd, low), __builtin_shuffle(even, odd, high)};
-  __builtin_memcpy(to, words, sizeof(words));
+  store_as(__builtin_shuffle(even, odd, low), to);
+  store_as(__builtin_shuffle(even, odd, high),
+           to + static_cast<std::int64_t>(sizeof(Ints) / sizeof(Element)));
 }
 
 // Columns [column, column + 2 * kLanes) of the panel for rows n and, where a word holds two steps,
@@ -251,7 +265,14 @@ inline void pack_nf4_columns(const Nf4Source& s, typename Operand::Element* pane
   const std::int64_t depth = s.depth_end - s.depth_begin;
   // Rows start at whole bytes only where K is even.
   const std::int64_t whole = s.weight.k % 2 == 0 ? s.width / (2 * kLanes) * 2 * kLanes : 0;
+  // A panel's share of a row is 32 bytes, too little for the hardware to see a stream.
+  constexpr std::int64_t kRowsAhead = 16;
+  const auto fetch = [&s](std::int64_t n) {
+    const std::int64_t row = n < s.weight.n ? n : s.weight.n - 1;
+    __builtin_prefetch(s.weight.packed + (row * s.weight.k + s.column) / 2);
+  };
   for (std::int64_t n = s.depth_begin; n < s.depth_end; n += Operand::kStep) {
+    for (std::int64_t step = 0; step < Operand::kStep; ++step) fetch(n + kRowsAhead + step);
     for (std::int64_t column = 0; column < whole; column += 2 * kLanes) {
       pack_neighbours<Operand>(s, n, n + 1 < s.depth_end, column, panel);
     }
