@@ -1,8 +1,35 @@
 #include "apps/qlora_step/text_model.h"
 
+#include <fstream>
+#include <iterator>
+#include <ostream>
+
+#include "apps/qlora_step/exit_code.h"
+
 namespace reprise::qlora_step {
 
-std::unique_ptr<const TextModel> text_model(const Options&) { return nullptr; }
-int print_tokens(const TextModel&, const std::filesystem::path&, std::ostream&) { return 0; }
+std::unique_ptr<const TextModel> text_model(const Options& options) {
+  if (options.model.extension() != ".gguf") return nullptr;
+  throw InputError(options.model.string() + ": GGUF files cannot be read yet");
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file || std::filesystem::is_directory(path)) {
+    throw InputError(path.string() + ": cannot be read");
+  }
+  return text;
+}
+
+int print_tokens(const TextModel& text, const std::filesystem::path& file, std::ostream& out) {
+  const char* separator = "";
+  for (const std::int32_t id : text.tokenizer.encode(read_text(file), SpecialTokens::kPlain)) {
+    out << separator << id;
+    separator = " ";
+  }
+  out << "\n";
+  return kExitDone;
+}
 
 }  // namespace reprise::qlora_step

@@ -3,12 +3,11 @@
 #include <cstring>
 
 #include "reprise/kernels/error.h"
+#include "reprise/kernels/ops/cross_entropy.h"
 #include "reprise/runtime/safetensors.h"
 
 namespace reprise::qlora_step {
 namespace {
-
-constexpr std::int64_t kNoLoss = -100;  // label of a token that carries no loss
 
 const SafetensorsTensor& require_tokens(const SafetensorsFile& file, const char* name) {
   const SafetensorsTensor* tensor = file.find(name);
@@ -27,7 +26,7 @@ std::vector<std::int32_t> read_ids(const SafetensorsFile& file, const Safetensor
   for (std::size_t i = 0; i < ids.size(); ++i) {
     std::int64_t id = 0;
     std::memcpy(&id, tensor.data.data() + i * sizeof id, sizeof id);
-    const bool masked = may_be_masked && id == kNoLoss;
+    const bool masked = may_be_masked && id == kIgnoredLabel;
     if (!masked && (id < 0 || id >= vocab_size)) {
       throw InputError(file.path().string() + ": " + tensor.name + " holds " + std::to_string(id) +
                        " at index " + std::to_string(i) + ", outside the vocabulary of " +
@@ -42,7 +41,7 @@ std::vector<std::int32_t> read_ids(const SafetensorsFile& file, const Safetensor
 std::int64_t real_tokens_of_row(const TokenBatch& batch, std::int64_t row) {
   std::int64_t real = batch.seq;
   while (real > 0 &&
-         batch.labels[static_cast<std::size_t>(row * batch.seq + real - 1)] == kNoLoss) {
+         batch.labels[static_cast<std::size_t>(row * batch.seq + real - 1)] == kIgnoredLabel) {
     --real;
   }
   return real;

@@ -1,7 +1,11 @@
 #include "apps/qlora_step/training_data.h"
 
+#include <algorithm>
+#include <memory>
+
 #include "apps/qlora_step/made_up_data.h"
 #include "apps/qlora_step/token_file.h"
+#include "reprise/runtime/dataset.h"
 
 namespace reprise::qlora_step {
 namespace {
@@ -52,17 +56,57 @@ TrainingData from_token_file(const Options& options, const ModelConfig& model) {
           [step](std::int64_t) { return step; }};
 }
 
+const ChatFormat* chat_of(const TextModel& text) { return text.chat ? &*text.chat : nullptr; }
+
+// Any token does: padding carries no loss, and causal attention never looks at it.
+std::int32_t padding_of(const TextModel& text) { return std::max(text.tokenizer.eos(), 0); }
+
+TrainingData from_lines(const Options& options, const TextModel& text) {
+  const DataShape shape = shape_of(options, kDefaultShape);
+  const auto data = std::make_shared<const Dataset>(
+      read_jsonl(options.data, text.tokenizer, chat_of(text), shape.seq));
+  const SampleOrder order(static_cast<std::int64_t>(data->samples.size()), options.seed);
+  const std::int32_t padding = padding_of(text);
+  const std::int64_t accumulate = options.accumulate;
+  return {shape, options.data.string() + ": " + to_string(data->report), [=](std::int64_t step) {
+            std::int64_t position = (step - 1) * accumulate * shape.batch;
+            std::vector<TokenBatch> batches;
+            for (std::int64_t i = 0; i < accumulate; ++i) {
+              std::vector<const Sample*> rows;
+              for (std::int64_t row = 0; row < shape.batch; ++row) {
+                rows.push_back(&data->samples.at(static_cast<std::size_t>(order.at(position++))));
+              }
+              batches.push_back(make_batch(rows, shape.seq, padding));
+            }
+            return batches;
+          }};
+}
+
 }  // namespace
 
-TrainingData training_data(const Options& options, const ModelConfig& model, const TextModel*) {
+TrainingData training_data(const Options& options, const ModelConfig& model,
+                           const TextModel* text) {
   if (options.data.empty()) return made_up(options, model);
+  if (options.data.extension() == ".jsonl") return from_lines(options, *text);
   return from_token_file(options, model);
 }
 
 std::vector<TokenBatch> evaluation_data(const Options& options, const ModelConfig& model,
-                                        const DataShape&, const TextModel*) {
+                                        const DataShape& shape, const TextModel* text) {
   if (options.eval_data.empty()) return {};
-  return {read_token_file(options.eval_data, model.vocab_size)};
+  if (options.eval_data.extension() != ".jsonl") {
+    return {read_token_file(options.eval_data, model.vocab_size)};
+  }
+  const Dataset data = read_jsonl(options.eval_data, text->tokenizer, chat_of(*text), shape.seq);
+  // One row at a time, padded to a few lengths only: each length is a graph of its own.
+  constexpr std::int64_t kLengthStep = 32;
+  std::vector<TokenBatch> batches;
+  for (const Sample& sample : data.samples) {
+    const auto length = static_cast<std::int64_t>(sample.ids.size());
+    const std::int64_t rounded = (length + kLengthStep - 1) / kLengthStep * kLengthStep;
+    batches.push_back(make_batch({&sample}, std::min(rounded, shape.seq), padding_of(*text)));
+  }
+  return batches;
 }
 
 }  // namespace reprise::qlora_step
