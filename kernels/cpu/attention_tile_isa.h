@@ -45,7 +45,7 @@ struct HeadTile {
 
 // Copies a tile as the left operand of a product, [kTile, whole_words(D)].
 template <class Operand>
-inline void copy_operand(const HeadTile& tile, typename Operand::Element* to) {
+[[gnu::noinline]] void copy_operand(const HeadTile& tile, typename Operand::Element* to) {
   const std::int64_t stride = whole_words<Operand>(tile.columns);
   with_elements(tile.matrix, [&](const auto* from) {
     for (std::int64_t r = 0; r < tile.rows; ++r) {
@@ -133,7 +133,8 @@ class Carver {
 };
 
 // Writes a tile of FP32 [rows, D] into an activation matrix.
-inline void write_head_tile(const float* from, const View& matrix, const HeadTile& tile) {
+[[gnu::noinline]] inline void write_head_tile(const float* from, const View& matrix,
+                                              const HeadTile& tile) {
   with_elements(matrix, [&](auto* to) {
     for (std::int64_t r = 0; r < tile.rows; ++r) {
       auto* const row = to + (tile.row + r) * matrix.dims[1] + tile.column;

@@ -92,7 +92,8 @@ inline void pack_columns(const From* weight, std::int64_t stride, const PanelSou
 
 // Columns of the product are rows of the weight: panel(k, j) = weight[column + j][k].
 template <class Operand>
-inline void pack_weight_rows(const PanelSource& source, typename Operand::Element* panel) {
+[[gnu::noinline]] void pack_weight_rows(const PanelSource& source,
+                                        typename Operand::Element* panel) {
   const std::int64_t stride = source.weight.dims[1];
   if (source.weight.dtype == DType::kBF16) {
     panel_detail::pack_rows<Operand>(source.weight.as<BFloat16>(), stride, source, panel);
@@ -113,7 +114,8 @@ inline void pack_weight_rows(const PanelSource& source, typename Operand::Elemen
 
 // Columns of the product are columns of the weight: panel(k, j) = weight[k][column + j].
 template <class Operand>
-inline void pack_weight_columns(const PanelSource& source, typename Operand::Element* panel) {
+[[gnu::noinline]] void pack_weight_columns(const PanelSource& source,
+                                           typename Operand::Element* panel) {
   const std::int64_t stride = source.weight.dims[1];
   if (source.weight.dtype == DType::kBF16) {
     panel_detail::pack_columns<Operand>(source.weight.as<BFloat16>(), stride, source, panel);

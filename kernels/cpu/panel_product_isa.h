@@ -94,10 +94,30 @@ namespace panel_detail {
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = kLanes == 16 ? 4 : 2;
 
-template <int kRows, class Operand>
-inline void multiply_tile(const PanelProduct<Operand>& p, std::int64_t row, std::int64_t column) {
-  Floats sums[kRows][kTileVectors] = {};
-  const typename Operand::Element* const a = p.a + row * p.lda;
+// Stores what lies inside the product's width.
+template <class Operand>
+inline void store_columns(Floats sums, const PanelProduct<Operand>& p, std::int64_t row,
+                          std::int64_t first) {
+  float* const c = p.c + row * p.ldc + first;
+  const bool accumulate = p.mode == OutputMode::kAccumulate;
+  if (first + kLanes <= p.width) {
+    store_as(accumulate ? load_as<Floats>(c) + sums : sums, c);
+    return;
+  }
+  for (int lane = 0; first + lane < p.width; ++lane) {
+    c[lane] = accumulate ? c[lane] + sums[lane] : sums[lane];
+  }
+}
+
+// Up to kTileRows rows from `row`. Rows that are missing repeat the last one and are not stored:
+// one body for all counts keeps the code, and the time to compile it, small.
+template <class Operand>
+inline void multiply_tile(const PanelProduct<Operand>& p, std::int64_t row, std::int64_t rows,
+                          std::int64_t column) {
+  Floats sums[kTileRows][kTileVectors] = {};
+  const typename Operand::Element* a[kTileRows];
+#pragma GCC unroll 6
+  for (int r = 0; r < kTileRows; ++r) a[r] = p.a + (row + (r < rows ? r : rows - 1)) * p.lda;
   const typename Operand::Element* panel = p.panel + column * Operand::kStep;
   for (std::int64_t k = 0; k < p.depth; k += Operand::kStep) {
     Ints b[kTileVectors];
@@ -106,8 +126,8 @@ inline void multiply_tile(const PanelProduct<Operand>& p, std::int64_t row, std:
     }
     panel += kPanel * Operand::kStep;
 #pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-      const Ints broadcast = Ints{} + load_as<std::int32_t>(a + r * p.lda + k);
+    for (int r = 0; r < kTileRows; ++r) {
+      const Ints broadcast = Ints{} + load_as<std::int32_t>(a[r] + k);
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v) {
         sums[r][v] = Operand::multiply(sums[r][v], broadcast, b[v]);
@@ -115,52 +135,22 @@ inline void multiply_tile(const PanelProduct<Operand>& p, std::int64_t row, std:
     }
   }
 #pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < kTileRows; ++r) {
+    if (r >= rows) break;
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVectors; ++v) {
-      const std::int64_t first = column + v * kLanes;
-      float* const c = p.c + (row + r) * p.ldc + first;
-      if (first + kLanes <= p.width) {
-        store_as(p.mode == OutputMode::kAccumulate ? load_as<Floats>(c) + sums[r][v] : sums[r][v],
-                 c);
-        continue;
-      }
-      for (int lane = 0; first + lane < p.width; ++lane) {
-        c[lane] = p.mode == OutputMode::kAccumulate ? c[lane] + sums[r][v][lane] : sums[r][v][lane];
-      }
+      store_columns(sums[r][v], p, row + r, column + v * kLanes);
     }
   }
 }
 
-template <int kRows, class Operand>
-inline void multiply_rows(const PanelProduct<Operand>& p, std::int64_t row) {
-  for (std::int64_t column = 0; column < p.width; column += kTileVectors * kLanes) {
-    multiply_tile<kRows>(p, row, column);
-  }
-}
-
-}  // namespace panel_detail
-
-namespace panel_detail {
-
 // On the vector registers.
 template <class Operand>
 inline void multiply_in_vectors(const PanelProduct<Operand>& p, std::int64_t rows) {
-  std::int64_t row = 0;
-  for (; row + kTileRows <= rows; row += kTileRows) multiply_rows<kTileRows>(p, row);
-  switch (rows - row) {
-    case 5:
-      return multiply_rows<5>(p, row);
-    case 4:
-      return multiply_rows<4>(p, row);
-    case 3:
-      return multiply_rows<3>(p, row);
-    case 2:
-      return multiply_rows<2>(p, row);
-    case 1:
-      return multiply_rows<1>(p, row);
-    default:
-      return;
+  for (std::int64_t row = 0; row < rows; row += kTileRows) {
+    for (std::int64_t column = 0; column < p.width; column += kTileVectors * kLanes) {
+      multiply_tile(p, row, rows - row, column);
+    }
   }
 }
 
