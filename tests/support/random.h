@@ -11,8 +11,8 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
   std::uint64_t bits();
-  double uniform();                             // [0, 1)
-  double normal();                              // mean 0, variance 1
+  double uniform();                                           // [0, 1)
+  double normal();                                            // mean 0, variance 1
   std::int64_t between(std::int64_t low, std::int64_t high);  // both included
 
  private:

@@ -1,0 +1,308 @@
+// The step as a whole: replay against eager, accumulation, masking, evaluation, non-finite values.
+#include "reprise/graphs/trainer.h"
+
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/support/tiny_run.h"
+
+namespace reprise::test {
+namespace {
+
+constexpr std::uint64_t kModelSeed = 5;
+
+Model tiny_model(ComputeType compute = ComputeType::kF32) {
+  return random_model(tiny_config(), kModelSeed, {.compute = compute});
+}
+
+// One trainer with what it refers to.
+struct Run {
+  Model model;
+  std::unique_ptr<Backend> backend;
+  Trainer trainer;
+
+  Run(const NamedBackend& where, const TrainerOptions& options, Model with = tiny_model())
+      : model(std::move(with)),
+        backend(where.make(options.linear)),
+        trainer(model, options, *backend) {
+    trainer.initialise(3);
+    // B starts at zero, which would hide whatever A's gradient does.
+    Random random(17);
+    for (const LoraSlot& slot : trainer.layout().slots) {
+      for (std::int64_t i = 0; i < slot.b_count(); ++i) {
+        trainer.lora_params()[static_cast<std::size_t>(slot.b_offset + i)] =
+            static_cast<float>(0.1 * random.normal());
+      }
+    }
+  }
+  std::vector<float> params() {
+    return {trainer.lora_params().begin(), trainer.lora_params().end()};
+  }
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    difference += d * d;
+    norm += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  return std::sqrt(difference / norm);
+}
+
+double changing_rate(int step) { return 1e-3 * (1 + step % 5); }
+
+// Runs `steps` steps on fresh batches and returns losses, then parameters.
+std::vector<float> trace(Run& run, int steps, std::uint8_t poison) {
+  Random random(99);
+  std::vector<float> out;
+  for (int i = 0; i < steps; ++i) {
+    const TokenBatch batch = random_batch(random, 2, 9, 61);
+    std::memset(run.trainer.arena().data(), poison, run.trainer.arena().size());
+    const StepResult result = run.trainer.step({&batch, 1}, changing_rate(i));
+    BOOST_TEST_REQUIRE(result.finite);
+    out.push_back(static_cast<float>(result.loss));
+    out.push_back(static_cast<float>(result.grad_norm));
+  }
+  const std::vector<float> params = run.params();
+  out.insert(out.end(), params.begin(), params.end());
+  return out;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(replay_equals_eager_bit_for_bit) {
+  for (const NamedBackend& where : test_backends()) {
+    for (const ComputeType compute : {ComputeType::kF32, ComputeType::kBF16}) {
+      BOOST_TEST_CONTEXT(where.name << " " << name_of(compute)) {
+        TrainerOptions options = tiny_options(2, 9);
+        options.compute = compute;
+        options.lora.dropout = 0.25;
+        options.graph = GraphMode::kOff;
+        Run eager(where, options, tiny_model(compute));
+        options.graph = GraphMode::kRequired;
+        Run replayed(where, options, tiny_model(compute));
+        const int steps = where.name == "reference" ? 4 : 20;
+        // Poisoned with zeros in one run and with NaN patterns in the other: whatever is read
+        // before it is written shows.
+        BOOST_TEST(same_bits(trace(eager, steps, 0x00), trace(replayed, steps, 0xff)));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_graph_is_stale_once_its_memory_moves) {
+  const Model model = tiny_model();
+  const auto backend = make_reference_backend();
+  StepOptions options;
+  options.kind = StepKind::kUpdate;
+  options.lora.rank = 4;
+  const LoraLayout layout = make_lora_layout(model.config, options.lora);
+  const StepGraph step = build_step(model.config, layout, options);
+  std::vector<std::vector<std::byte>> memory;
+  Bindings bindings(step.graph);
+  for (std::size_t i = 0; i < step.graph.values.size(); ++i) {
+    memory.emplace_back(static_cast<std::size_t>(step.graph.values[i].bytes()));
+    bindings.memory[i] = memory.back().data();
+  }
+  const GraphPlan plan = make_plan(step.graph, backend->ops(), 1, Reuse::kReuse);
+  std::vector<std::byte> arena(static_cast<std::size_t>(plan.arena_bytes) + 64);
+  const BoundGraph bound(step.graph, plan, bindings, arena.data(), *backend);
+  const CapturedGraph captured(bound);
+  BOOST_TEST(captured.nodes() == step.graph.nodes.size());
+  captured.replay(bound);
+  std::vector<std::byte> elsewhere(memory[0].size());
+  bindings.memory[0] = elsewhere.data();
+  const BoundGraph moved(step.graph, plan, bindings, arena.data(), *backend);
+  BOOST_CHECK_THROW(captured.replay(moved), Error);
+  bindings.memory[0] = nullptr;
+  BOOST_CHECK_THROW(BoundGraph(step.graph, plan, bindings, arena.data(), *backend), Error);
+}
+
+BOOST_AUTO_TEST_CASE(four_micro_batches_equal_one_batch_of_four) {
+  Random random(test_seed(4));
+  for (const NamedBackend& where : test_backends()) {
+    BOOST_TEST_CONTEXT(where.name) {
+      TrainerOptions options = tiny_options(4, 7);
+      Run whole(where, options);
+      options.shape = {.batch = 1, .seq = 7, .accumulate = 4};
+      Run split(where, options);
+      for (int i = 0; i < 3; ++i) {
+        std::vector<TokenBatch> parts;
+        for (int j = 0; j < 4; ++j) parts.push_back(random_batch(random, 1, 7, 61));
+        // Unequal numbers of targets: the mean of means would differ.
+        for (std::size_t t = 2; t < 7; ++t) parts[0].labels[t] = kIgnoredLabel;
+        const TokenBatch all = stack(parts);
+        const StepResult a = whole.trainer.step({&all, 1}, 1e-3);
+        const StepResult b = split.trainer.step(parts, 1e-3);
+        BOOST_TEST(a.target_tokens == b.target_tokens);
+        // The same sums in another order: a few roundings of FP32.
+        BOOST_TEST(std::abs(a.loss - b.loss) <= 1e-6 * std::abs(a.loss));
+        BOOST_TEST(std::abs(a.grad_norm - b.grad_norm) <= 1e-5 * a.grad_norm);
+      }
+      // AdamW divides by the root of the second moment, which turns the rounding of a gradient
+      // near zero into a visible share of one update of size lr = 1e-3; so compare the whole.
+      BOOST_TEST(relative_distance(split.params(), whole.params()) < 1e-4);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(masked_batches_change_no_gradient) {
+  Random random(test_seed(6));
+  for (const NamedBackend& where : test_backends()) {
+    BOOST_TEST_CONTEXT(where.name) {
+      Run run(where, tiny_options(1, 7));
+      TokenBatch masked = random_batch(random, 1, 7, 61);
+      masked.labels.assign(7, kIgnoredLabel);
+      const std::vector<float> before = run.params();
+      const StepResult result = run.trainer.step({&masked, 1}, 1e-2);
+      BOOST_TEST(result.loss == 0);
+      BOOST_TEST(result.grad_norm == 0);
+      BOOST_TEST(result.finite);
+      BOOST_TEST(result.target_tokens == 0);
+      BOOST_TEST(same_bits(run.params(), before));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(evaluation_between_steps_changes_nothing) {
+  for (const NamedBackend& where : test_backends()) {
+    BOOST_TEST_CONTEXT(where.name) {
+      Run plain(where, tiny_options(2, 9)), evaluated(where, tiny_options(2, 9));
+      Random random(test_seed(8));
+      for (int i = 0; i < 4; ++i) {
+        const TokenBatch batch = random_batch(random, 2, 9, 61);
+        const TokenBatch other = random_batch(random, 1, 6, 61);
+        const StepResult a = plain.trainer.step({&batch, 1}, 1e-3);
+        const EvaluationResult same = evaluated.trainer.evaluate(batch);
+        evaluated.trainer.evaluate(other);
+        evaluated.trainer.next_logits(std::span(batch.input_ids).first(5));
+        const StepResult b = evaluated.trainer.step({&batch, 1}, 1e-3);
+        BOOST_TEST(a.loss == b.loss);
+        // The loss of the step is the mean of what evaluation sums up, rounded to FP32 once more.
+        const double mean = same.nll_sum / static_cast<double>(same.target_tokens);
+        BOOST_TEST(std::abs(mean - b.loss) <= 1e-6 * mean);
+      }
+      BOOST_TEST(same_bits(plain.params(), evaluated.params()));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(values_that_are_not_finite_are_named_and_never_applied) {
+  Random random(test_seed(10));
+  const TokenBatch batch = random_batch(random, 1, 7, 61);
+  for (const NamedBackend& where : test_backends()) {
+    for (const float planted :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      for (const std::int64_t accumulate : {1, 2}) {
+        BOOST_TEST_CONTEXT(where.name << " accumulate " << accumulate) {
+          Model model = tiny_model();
+          model.layers[1].post_attention_norm.view().as<float>()[5] = planted;
+          TrainerOptions options = tiny_options(1, 7);
+          options.shape.accumulate = accumulate;
+          Run run(where, options, std::move(model));
+          const std::vector<float> before = run.params();
+          const std::vector<TokenBatch> parts(static_cast<std::size_t>(accumulate), batch);
+          const StepResult result = run.trainer.step(parts, 1e-2);
+          BOOST_TEST(!result.finite);
+          BOOST_TEST(result.bad_node.find("layers.1. rms_norm_forward") == 0u, result.bad_node);
+          BOOST_TEST(same_bits(run.params(), before));
+          BOOST_TEST(run.trainer.steps_done() == 0);
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(dropout_draws_anew_at_every_replay) {
+  Random random(test_seed(12));
+  const TokenBatch batch = random_batch(random, 2, 9, 61);
+  for (const NamedBackend& where : test_backends()) {
+    BOOST_TEST_CONTEXT(where.name) {
+      TrainerOptions options = tiny_options(2, 9);
+      Run plain(where, options);
+      options.lora.dropout = 0.5;
+      Run dropping(where, options);
+      // With a learning rate of zero only the masks change from step to step.
+      const double first = plain.trainer.step({&batch, 1}, 0).loss;
+      BOOST_TEST(plain.trainer.step({&batch, 1}, 0).loss == first);
+      const double a = dropping.trainer.step({&batch, 1}, 0).loss;
+      const double b = dropping.trainer.step({&batch, 1}, 0).loss;
+      BOOST_TEST(a != b);
+      BOOST_TEST(a != first);
+      // Evaluation drops nothing.
+      BOOST_TEST(plain.trainer.evaluate(batch).nll_sum == dropping.trainer.evaluate(batch).nll_sum);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(pruning_changes_no_bit) {
+  for (const NamedBackend& where : test_backends()) {
+    BOOST_TEST_CONTEXT(where.name) {
+      TrainerOptions options = tiny_options(2, 9);
+      Run whole(where, options);
+      options.prune = true;
+      Run pruned(where, options);
+      BOOST_TEST(same_bits(trace(whole, 3, 0xff), trace(pruned, 3, 0xff)));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_is_overfitted) {
+  Random random(test_seed(14));
+  const TokenBatch batch = random_batch(random, 2, 9, 61);
+  for (const NamedBackend& where : test_backends()) {
+    if (where.name == "reference") continue;  // 150 steps take too long there
+    for (const ComputeType compute : {ComputeType::kF32, ComputeType::kBF16}) {
+      BOOST_TEST_CONTEXT(where.name << " " << name_of(compute)) {
+        TrainerOptions options = tiny_options(2, 9);
+        options.compute = compute;
+        options.lora.rank = 16;
+        options.lora.alpha = 32;
+        Run run(where, options, tiny_model(compute));
+        double loss = 0;
+        for (int i = 0; i < 150; ++i) loss = run.trainer.step({&batch, 1}, 2e-2).loss;
+        BOOST_TEST(loss < 0.05);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(wrong_batches_are_refused) {
+  Random random(test_seed(16));
+  Run run(test_backends().front(), tiny_options(2, 9));
+  const TokenBatch narrow = random_batch(random, 1, 9, 61);
+  BOOST_CHECK_THROW(run.trainer.step({&narrow, 1}, 1e-3), Error);
+  TokenBatch outside = random_batch(random, 2, 9, 61);
+  outside.input_ids[4] = 61;
+  BOOST_CHECK_THROW(run.trainer.step({&outside, 1}, 1e-3), InputError);
+  outside.input_ids[4] = 0;
+  outside.labels[4] = -5;
+  BOOST_CHECK_THROW(run.trainer.step({&outside, 1}, 1e-3), InputError);
+}
+
+BOOST_AUTO_TEST_CASE(next_logits_are_those_of_the_dump) {
+  Random random(test_seed(18));
+  const TokenBatch batch = random_batch(random, 1, 9, 61);
+  for (const NamedBackend& where : test_backends()) {
+    BOOST_TEST_CONTEXT(where.name) {
+      Run run(where, tiny_options(1, 9));
+      for (const auto& [name, tensor] : run.trainer.dump(batch)) {
+        if (name != "logits") continue;
+        BOOST_TEST((tensor.dims == Dims({1, 9, 61})));
+        const std::vector<float> next = run.trainer.next_logits(batch.input_ids);
+        const float* last = tensor.view().as<float>() + 8 * 61;
+        // Another number of rows may take another path through the kernels: a few roundings.
+        BOOST_TEST(relative_distance(next, {last, last + 61}) < 1e-6);
+      }
+    }
+  }
+}
+
+}  // namespace reprise::test
