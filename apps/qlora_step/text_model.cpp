@@ -5,12 +5,20 @@
 #include <ostream>
 
 #include "apps/qlora_step/exit_code.h"
+#include "reprise/runtime/gguf.h"
 
 namespace reprise::qlora_step {
 
 std::unique_ptr<const TextModel> text_model(const Options& options) {
   if (options.model.extension() != ".gguf") return nullptr;
-  throw InputError(options.model.string() + ": GGUF files cannot be read yet");
+  const GgufFile file(options.model);
+  auto text = std::make_unique<TextModel>(TextModel{read_tokenizer(file), std::nullopt});
+  constexpr const char* kTemplate = "tokenizer.chat_template";
+  if (file.has(kTemplate)) {
+    text->chat = recognise_chat_format(std::string(file.string(kTemplate)),
+                                       options.model.string());
+  }
+  return text;
 }
 
 std::string read_text(const std::filesystem::path& path) {
