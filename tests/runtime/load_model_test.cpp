@@ -106,5 +106,36 @@ BOOST_AUTO_TEST_CASE(tensors_and_architectures_that_are_not_known_are_refused) {
   check_refused([] { load_tiny(tiny_gguf("gemma")); }, {"gemma", "llama, qwen2"});
 }
 
+// What the golden folders of one model hold in common: bit for bit the same projections.
+void check_same_projections(const Model& a, const Model& b) {
+  BOOST_TEST_REQUIRE(a.layers.size() == b.layers.size());
+  for (std::size_t l = 0; l < a.layers.size(); ++l) {
+    for (std::size_t p = 0; p < a.layers[l].projections.size(); ++p) {
+      const Nf4Weight& x = a.layers[l].projections[p];
+      const Nf4Weight& y = b.layers[l].projections[p];
+      BOOST_TEST_REQUIRE(x.packed.bytes() == y.packed.bytes());
+      BOOST_TEST_REQUIRE(x.absmax.bytes() == y.absmax.bytes());
+      BOOST_TEST(std::memcmp(x.packed.data(), y.packed.data(),
+                             static_cast<std::size_t>(x.packed.bytes())) == 0);
+      BOOST_TEST(std::memcmp(x.absmax.data(), y.absmax.data(),
+                             static_cast<std::size_t>(x.absmax.bytes())) == 0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bf16_quantised_here_equals_nf4_quantised_by_bitsandbytes) {
+  for (const char* name : {"llama", "qwen2"}) {
+    const std::string folder = std::string(name) + "/";
+    const Model bf16 = load_model(golden(folder + "bf16"), {});
+    check_same_projections(bf16, load_model(golden(folder + "nf4"), {}));
+    if (std::filesystem::exists(golden(folder + "bf16-sharded"))) {
+      check_same_projections(bf16, load_model(golden(folder + "bf16-sharded"), {}));
+    }
+    if (std::filesystem::exists(golden(folder + "nf4-dq"))) {
+      BOOST_TEST(load_model(golden(folder + "nf4-dq"), {}).layers.size() == bf16.layers.size());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace reprise::test
