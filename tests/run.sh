@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source apps/dependencies.sh
+source apps/demo/model.sh
 
 # The sanitized half is left out, loudly, on machines too slow for it: it has taken up to twice as
 # long as the first half, and both are to end within an hour.
@@ -74,6 +75,7 @@ main() {
     *) print_usage >&2; exit 2 ;;
   esac
   install_packages "${build_packages[@]}"
+  get_model || echo "No model, so the tests that need a real one will be skipped."
   run_tests "$release_only"
   local summary="$passed passed, $failed failed"
   [ "$skipped" -eq 0 ] || summary+=", $skipped skipped"

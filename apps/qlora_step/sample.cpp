@@ -59,8 +59,8 @@ int print_nll(Trainer& trainer, const TextModel& text, const std::filesystem::pa
     sum.nll_sum += part.nll_sum;
     sum.target_tokens += part.target_tokens;
   }
-  out << "tokens " << count << ", mean NLL " << sum.nll_sum / static_cast<double>(sum.target_tokens)
-      << "\n";
+  out << "tokens " << count << ", predicted " << sum.target_tokens << ", mean NLL "
+      << sum.nll_sum / static_cast<double>(sum.target_tokens) << "\n";
   return kExitDone;
 }
 

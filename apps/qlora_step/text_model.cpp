@@ -12,11 +12,10 @@ namespace reprise::qlora_step {
 std::unique_ptr<const TextModel> text_model(const Options& options) {
   if (options.model.extension() != ".gguf") return nullptr;
   const GgufFile file(options.model);
-  auto text = std::make_unique<TextModel>(TextModel{read_tokenizer(file), std::nullopt});
+  auto text = std::make_unique<TextModel>(TextModel{.tokenizer = read_tokenizer(file), .chat = {}});
   constexpr const char* kTemplate = "tokenizer.chat_template";
   if (file.has(kTemplate)) {
-    text->chat = recognise_chat_format(std::string(file.string(kTemplate)),
-                                       options.model.string());
+    text->chat = recognise_chat_format(std::string(file.string(kTemplate)), options.model.string());
   }
   return text;
 }
