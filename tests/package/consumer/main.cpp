@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "reprise/graphs/trainer.h"
+#include "reprise/kernels/thread_pool.h"
 #include "reprise/runtime/backend.h"
 #include "reprise/runtime/model.h"
 
