@@ -1,5 +1,8 @@
 #include "reprise/runtime/chat.h"
 
+#include <set>
+#include <string_view>
+
 #include "reprise/kernels/error.h"
 #include "reprise/kernels/ops/cross_entropy.h"
 
@@ -15,8 +18,9 @@ std::int32_t control_token(const Tokenizer& tokenizer, const char* token) {
 // Builds a sample piece by piece.
 class ChatWriter {
  public:
-  explicit ChatWriter(const Tokenizer& tokenizer)
+  ChatWriter(const Tokenizer& tokenizer, std::int64_t* dropped)
       : tokenizer_(tokenizer),
+        dropped_(dropped),
         start_(control_token(tokenizer, "<|im_start|>")),
         end_(control_token(tokenizer, "<|im_end|>")) {}
 
@@ -42,7 +46,7 @@ class ChatWriter {
 
  private:
   std::vector<std::int32_t> plain(const std::string& text) const {
-    return tokenizer_.encode(text, SpecialTokens::kPlain);
+    return tokenizer_.encode(text, SpecialTokens::kPlain, dropped_);
   }
   void append(const std::vector<std::int32_t>& ids, bool learned) {
     for (const std::int32_t id : ids) {
@@ -52,6 +56,7 @@ class ChatWriter {
   }
 
   const Tokenizer& tokenizer_;
+  std::int64_t* dropped_;
   std::int32_t start_, end_;
   Sample sample_;
 };
@@ -62,6 +67,31 @@ void write_default_system(ChatWriter& writer, const ChatFormat& format, bool has
   }
 }
 
+// The system messages that a template spells out in one string literal. Its line breaks are either
+// themselves or a backslash and an n.
+std::set<std::string> system_messages(std::string_view jinja) {
+  constexpr std::string_view kOpen = "<|im_start|>system", kClose = "<|im_end|>";
+  constexpr std::string_view kEscaped = "\\n";
+  std::set<std::string> found;
+  for (std::size_t at = jinja.find(kOpen); at != jinja.npos; at = jinja.find(kOpen, at)) {
+    at += kOpen.size();
+    std::string_view rest = jinja.substr(at);
+    if (rest.starts_with('\n')) {
+      rest.remove_prefix(1);
+    } else if (rest.starts_with(kEscaped)) {
+      rest.remove_prefix(kEscaped.size());
+    } else {
+      continue;
+    }
+    const std::string_view message = rest.substr(0, rest.find(kClose));
+    // A quote ends the literal, a brace or backslash is no plain text: the message is put together
+    // by the template, from the conversation's own.
+    const bool literal = message.find_first_of("'\"{}\\") == message.npos;
+    if (literal && message.size() < rest.size()) found.emplace(message);
+  }
+  return found;
+}
+
 }  // namespace
 
 ChatFormat recognise_chat_format(const std::string& jinja, const std::string& source) {
@@ -70,16 +100,17 @@ ChatFormat recognise_chat_format(const std::string& jinja, const std::string& so
   if (!chatml) {
     throw InputError(source + ": tokenizer.chat_template is not ChatML, the one known format");
   }
-  constexpr const char* kSmolSystem =
-      "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
-  ChatFormat format;
-  if (jinja.find(kSmolSystem) != std::string::npos) format.default_system = kSmolSystem;
-  return format;
+  const std::set<std::string> defaults = system_messages(jinja);
+  if (defaults.size() > 1) {
+    throw InputError(source + ": tokenizer.chat_template has " + std::to_string(defaults.size()) +
+                     " default system messages, at most one is known how to use");
+  }
+  return {.default_system = defaults.empty() ? "" : *defaults.begin()};
 }
 
 Sample render_chat(const Tokenizer& tokenizer, const ChatFormat& format,
-                   const std::vector<ChatMessage>& messages) {
-  ChatWriter writer(tokenizer);
+                   const std::vector<ChatMessage>& messages, std::int64_t* dropped) {
+  ChatWriter writer(tokenizer, dropped);
   write_default_system(writer, format, !messages.empty() && messages.front().role == "system");
   for (const ChatMessage& message : messages) writer.message(message);
   return writer.take();
@@ -87,7 +118,7 @@ Sample render_chat(const Tokenizer& tokenizer, const ChatFormat& format,
 
 std::vector<std::int32_t> render_prompt(const Tokenizer& tokenizer, const ChatFormat& format,
                                         const std::string& user) {
-  ChatWriter writer(tokenizer);
+  ChatWriter writer(tokenizer, nullptr);
   write_default_system(writer, format, false);
   writer.message({"user", user});
   writer.open("assistant");

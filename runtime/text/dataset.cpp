@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <numeric>
 
 #include "reprise/kernels/error.h"
@@ -59,6 +60,15 @@ Sample continuation(const Tokenizer& tokenizer, const std::string& prompt,
   return sample;
 }
 
+enum class Shape : std::uint8_t { kText, kContinuation, kInstruction };
+const std::map<std::string, Shape, std::less<>> kKeys = {{"text", Shape::kText},
+                                                         {"prompt", Shape::kContinuation},
+                                                         {"completion", Shape::kContinuation},
+                                                         {"instruction", Shape::kInstruction},
+                                                         {"response", Shape::kInstruction}};
+// Enough to tell a person what is not read; a hostile file could have millions.
+constexpr std::size_t kMostIgnoredKeys = 16;
+
 class LineReader {
  public:
   LineReader(const Tokenizer& tokenizer, const ChatFormat* chat, DataReport& report)
@@ -68,27 +78,39 @@ class LineReader {
     const nlohmann::json object =
         parse_strict_json(line, where, {.max_bytes = std::int64_t{64} << 20});
     if (!object.is_object()) throw InputError(where + ": expected a JSON object");
-    const auto has = [&](const char* key) { return object.contains(key); };
+    const Shape shape = shape_of(object, where);
     const auto text = [&](const char* key) { return json_string(object, key, where); };
     std::int64_t* dropped = &report_.dropped_bytes;
-    if (has("text")) return whole_text(tokenizer_, text("text"), dropped);
-    if (has("prompt") || has("completion")) {
+    if (shape == Shape::kText) return whole_text(tokenizer_, text("text"), dropped);
+    if (shape == Shape::kContinuation) {
       return continuation(tokenizer_, text("prompt"), text("completion"), dropped);
     }
-    if (has("instruction") || has("response")) {
-      const std::vector<ChatMessage> messages = {{"user", text("instruction")},
-                                                 {"assistant", text("response")}};
-      if (chat_ == nullptr) {
-        throw InputError(where + ": instructions need a chat format, and the model brings none");
-      }
-      return render_chat(tokenizer_, *chat_, messages);
+    const std::vector<ChatMessage> messages = {{"user", text("instruction")},
+                                               {"assistant", text("response")}};
+    if (chat_ == nullptr) {
+      throw InputError(where + ": instructions need a chat format, and the model brings none");
     }
-    throw InputError(where +
-                     ": expected {\"text\"}, {\"prompt\", \"completion\"} or "
-                     "{\"instruction\", \"response\"}");
+    return render_chat(tokenizer_, *chat_, messages, dropped);
   }
 
  private:
+  Shape shape_of(const nlohmann::json& object, const std::string& where) const {
+    std::set<Shape> shapes;
+    for (const auto& [key, value] : object.items()) {
+      const auto known = kKeys.find(key);
+      if (known != kKeys.end()) {
+        shapes.insert(known->second);
+      } else if (report_.ignored_keys.size() < kMostIgnoredKeys) {
+        report_.ignored_keys.insert(in_quotes(key));
+      }
+    }
+    if (shapes.size() == 1) return *shapes.begin();
+    throw InputError(where +
+                     ": expected {\"text\"}, {\"prompt\", \"completion\"} or "
+                     "{\"instruction\", \"response\"}, found " +
+                     (shapes.empty() ? "none of these keys" : "keys of several"));
+  }
+
   const Tokenizer& tokenizer_;
   const ChatFormat* chat_;
   DataReport& report_;
@@ -101,7 +123,7 @@ std::int64_t targets_of(const Sample& sample) {
                        [](std::int32_t label) { return label != kIgnoredLabel; });
 }
 
-void keep(Sample sample, std::int64_t seq, Dataset& data) {
+void keep(Sample sample, std::int64_t line, std::int64_t seq, Dataset& data) {
   const auto length = static_cast<std::int64_t>(sample.ids.size());
   data.report.longest = std::max(data.report.longest, length);
   if (length > seq) {
@@ -111,7 +133,7 @@ void keep(Sample sample, std::int64_t seq, Dataset& data) {
   }
   const std::int64_t targets = targets_of(sample);
   if (targets == 0) {
-    ++data.report.dropped;
+    if (++data.report.dropped == 1) data.report.first_dropped = line;
     return;
   }
   data.report.tokens += static_cast<std::int64_t>(sample.ids.size());
@@ -130,7 +152,13 @@ std::string to_string(const DataReport& report) {
   };
   note(report.truncated, " truncated");
   note(report.dropped, " dropped because nothing in them carries loss");
+  if (report.dropped > 0) text += " (the first: line " + std::to_string(report.first_dropped) + ")";
   note(report.dropped_bytes, " bytes without a token");
+  const char* separator = ", not read: ";
+  for (const std::string& key : report.ignored_keys) {
+    text += separator + key;
+    separator = ", ";
+  }
   return text;
 }
 
@@ -150,7 +178,7 @@ Dataset read_jsonl(const std::filesystem::path& path, const Tokenizer& tokenizer
     if (number == 0 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     if (is_blank(line)) continue;
     ++data.report.lines;
-    keep(reader.sample(line, where()), seq, data);
+    keep(reader.sample(line, where()), number + 1, seq, data);
   }
   if (data.samples.empty()) {
     throw InputError(in_quotes(path) + ": no sample to train on (" + to_string(data.report) +

@@ -44,8 +44,8 @@ Tokenizer read_tokenizer(const GgufFile& file) {
   data.pre = file.string("tokenizer.ggml.pre");
   data.bos = token_id(file, "tokenizer.ggml.bos_token_id");
   data.eos = token_id(file, "tokenizer.ggml.eos_token_id");
-  data.add_bos = file.has("tokenizer.ggml.add_bos_token") &&
-                 file.boolean("tokenizer.ggml.add_bos_token");
+  data.add_bos =
+      file.has("tokenizer.ggml.add_bos_token") && file.boolean("tokenizer.ggml.add_bos_token");
   return Tokenizer(std::move(data), source);
 }
 

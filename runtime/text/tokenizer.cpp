@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <queue>
 #include <unordered_map>
 
@@ -188,6 +189,10 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special,
                                             std::int64_t* dropped) const {
+  // Positions within a piece are 32-bit.
+  if (text.size() > std::numeric_limits<std::int32_t>::max()) {
+    throw InputError("the text has " + std::to_string(text.size()) + " bytes, 2 GiB or more");
+  }
   const std::size_t malformed = first_malformed_utf8(text);
   if (malformed != std::string_view::npos) {
     throw InputError("the text is not UTF-8 at byte " + std::to_string(malformed));
