@@ -4,8 +4,9 @@
 usage: dict_to_jsonl.py WORDS.dict.dz WORDS.index TRAIN.jsonl EVAL.jsonl
 
 A dictd dictionary is a gzip file of text and an index of lines "word TAB offset TAB length", the
-numbers in base 64. Every definition becomes {"instruction": "Define the word: ...", "response": ...};
-HELD_OUT of them, evenly spaced, go to EVAL.jsonl and to no other place.
+numbers in base 64. A definition becomes {"instruction": "Define the word: ...", "response": ...};
+HELD_OUT of them, evenly spaced, go to EVAL.jsonl and to no other place. Nothing is left out: an old
+dictionary holds dated and offensive entries.
 """
 import gzip
 import json
@@ -40,9 +41,14 @@ def entries(dictionary, index):
 
 
 def pair(word, definition):
-    """The head line is the word in capitals; the rest is wrapped text."""
+    """The entry opens with its head word in capitals; the index has that without hyphens, and at
+    times misspelt."""
     body = re.sub(r"\s+", " ", definition).strip()
-    head = re.match(re.escape(word) + r"\s*,?\s*", body, re.IGNORECASE)
+    head = re.match(r"([A-Z][A-Z'-]*(?: [A-Z'-]+)*[A-Z])[,.?]+ ", body)
+    if head:
+        word = head.group(1)
+    else:
+        head = re.match(re.escape(word) + r"\s*,?\s*", body, re.IGNORECASE)
     if head:
         body = body[head.end():]
     return {"instruction": f"Define the word: {word.lower()}", "response": body}
