@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "reprise/kernels/float16.h"
+
 namespace reprise {
 namespace {
 
@@ -109,6 +111,18 @@ void StepMemory::run(GraphMode mode) {
   }
   if (captured_ == nullptr) captured_ = std::make_unique<CapturedGraph>(*bound_);
   captured_->replay(*bound_);
+}
+
+Tensor fp32_copy(const View& view, const std::string& name) {
+  Tensor tensor = make_tensor(DType::kF32, view.dims, name);
+  auto* out = tensor.view().as<float>();
+  if (view.dtype == DType::kF32) {
+    std::memcpy(out, view.data, static_cast<std::size_t>(view.bytes()));
+  } else {
+    const auto* in = view.as<BFloat16>();
+    for (std::int64_t i = 0; i < view.count(); ++i) out[i] = to_float(in[i]);
+  }
+  return tensor;
 }
 
 }  // namespace reprise

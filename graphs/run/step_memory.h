@@ -55,4 +55,7 @@ class StepMemory {
   std::unique_ptr<CapturedGraph> captured_;
 };
 
+// Copies a value of F32 or BF16 into an owned FP32 tensor.
+Tensor fp32_copy(const View& view, const std::string& name);
+
 }  // namespace reprise

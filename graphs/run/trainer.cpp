@@ -45,19 +45,6 @@ MemoryReport report_of(const GraphPlan& plan, std::int64_t weights, std::int64_t
           .scratch = plan.arena_bytes - std::min(plan.arena_bytes, plan.activation_bytes)};
 }
 
-// Copies a value of any floating type into an owned FP32 tensor.
-Tensor to_fp32(const View& view, const std::string& name) {
-  Tensor tensor = make_tensor(DType::kF32, view.dims, name);
-  auto* out = tensor.view().as<float>();
-  if (view.dtype == DType::kF32) {
-    std::memcpy(out, view.data, static_cast<std::size_t>(view.bytes()));
-  } else {
-    const auto* in = view.as<BFloat16>();
-    for (std::int64_t i = 0; i < view.count(); ++i) out[i] = to_float(in[i]);
-  }
-  return tensor;
-}
-
 }  // namespace
 
 MemoryReport plan_memory(const ModelConfig& model, const TrainerOptions& options,
@@ -321,7 +308,7 @@ std::vector<std::pair<std::string, Tensor>> Trainer::dump(const TokenBatch& batc
     View view = memory.view(id);
     const bool per_token = view.dims.rank() == 2 && !name.starts_with("grad.");
     if (per_token) view.dims = {batch.batch, batch.seq, view.dims[1]};
-    tensors.emplace_back(name, to_fp32(view, name));
+    tensors.emplace_back(name, fp32_copy(view, name));
   }
   // The gradients of the dump are no part of the run.
   std::fill_n(s.run.lora_grads(), s.layout.count, 0.0f);

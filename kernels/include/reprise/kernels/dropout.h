@@ -22,10 +22,9 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
     const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(p1),
-               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(p0)};
+    counter = {
+        static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
+        static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(p0)};
     key[0] += 0x9E3779B9u;
     key[1] += 0xBB67AE85u;
   }
@@ -37,11 +36,11 @@ inline float dropout_factor(const Dropout& dropout, std::int64_t index) {
   if (dropout.probability <= 0) return 1.0f;
   const StepParams& p = *dropout.params;
   const auto block = static_cast<std::uint64_t>(index) / 4;
-  const std::array<std::uint32_t, 4> draws = philox4x32(
-      {static_cast<std::uint32_t>(block),
-       static_cast<std::uint32_t>(block >> 32) ^ (dropout.site << 8),
-       static_cast<std::uint32_t>(p.step), static_cast<std::uint32_t>(p.micro_step)},
-      {static_cast<std::uint32_t>(p.seed), static_cast<std::uint32_t>(p.seed >> 32)});
+  const std::array<std::uint32_t, 4> draws =
+      philox4x32({static_cast<std::uint32_t>(block),
+                  static_cast<std::uint32_t>(block >> 32) ^ (dropout.site << 8),
+                  static_cast<std::uint32_t>(p.step), static_cast<std::uint32_t>(p.micro_step)},
+                 {static_cast<std::uint32_t>(p.seed), static_cast<std::uint32_t>(p.seed >> 32)});
   // 24 bits, so that the comparison is exact in FP32.
   const float uniform = static_cast<float>(draws[index & 3] >> 8) * 0x1p-24f;
   return uniform < dropout.probability ? 0.0f : 1.0f / (1.0f - dropout.probability);

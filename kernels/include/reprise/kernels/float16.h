@@ -1,4 +1,5 @@
-// The two 16-bit floating-point storage types. Conversions round to nearest even and keep NaN a NaN.
+// The two 16-bit floating-point storage types. Conversions round to nearest even and keep NaN a
+// NaN.
 #pragma once
 
 #include <bit>
@@ -35,7 +36,8 @@ constexpr float to_float(Float16 value) {
   const std::uint32_t exponent = (value.bits >> 10) & 0x1fu;
   std::uint32_t mantissa = value.bits & 0x3ffu;
   if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
   if (mantissa == 0) return std::bit_cast<float>(sign);
   // Subnormal: shift the leading one up to the implicit position, lowering the exponent each time.
   std::uint32_t shifted_exponent = 113;

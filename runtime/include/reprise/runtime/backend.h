@@ -14,7 +14,7 @@ namespace reprise {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual const std::string& name() const = 0;      // "cpu (avx512_bf16, 2 threads)"
+  virtual const std::string& name() const = 0;  // "cpu (avx512_bf16, 2 threads)"
   virtual const OpTable& ops() const = 0;
   virtual int threads() const = 0;
   virtual Execution execution() = 0;

@@ -49,8 +49,9 @@ LoraLayout make_lora_layout(const ModelConfig& model, const LoraConfig& lora);
 // padding is zero. The draws depend on the seed and the position only.
 void initialise_lora(const LoraLayout& layout, std::uint64_t seed, float* params);
 
-// PEFT's directory: adapter_config.json and adapter_model.safetensors. Throws InputError naming file,
-// key, expected and found, when a key is missing, unknown, or of another shape than the model's.
+// PEFT's directory: adapter_config.json and adapter_model.safetensors. Throws InputError naming
+// file, key, expected and found, when a key is missing, unknown, or of another shape than the
+// model's.
 LoraConfig read_lora_config(const std::filesystem::path& directory);
 void read_lora_weights(const std::filesystem::path& directory, const LoraLayout& layout,
                        float* params);

@@ -1,5 +1,5 @@
-// The frozen weights of a model in memory: projections in NF4, embeddings and head in 16 or 32 bits,
-// norms and biases in FP32.
+// The frozen weights of a model in memory: projections in NF4, embeddings and head in 16 or 32
+// bits, norms and biases in FP32.
 #pragma once
 
 #include <array>
@@ -27,7 +27,11 @@ struct Nf4Weight {
 
   Nf4View view() const {
     return {reinterpret_cast<const std::uint8_t*>(packed.data()),
-            reinterpret_cast<const float*>(absmax.data()), n, k, block_size, order};
+            reinterpret_cast<const float*>(absmax.data()),
+            n,
+            k,
+            block_size,
+            order};
   }
   std::int64_t bytes() const { return packed.bytes() + absmax.bytes(); }
 };

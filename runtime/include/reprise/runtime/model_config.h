@@ -61,7 +61,8 @@ struct ModelConfig {
 // (heads not divisible by kv heads, odd head_dim, sizes below 1 or above what any model has).
 void validate(const ModelConfig& config, const std::string& source);
 
-// cos and sin of every position and rotary pair: F32 [seq, head_dim / 2, 2], with llama3_rope applied.
+// cos and sin of every position and rotary pair: F32 [seq, head_dim / 2, 2], with llama3_rope
+// applied.
 std::vector<float> rope_table(const ModelConfig& config, std::int64_t seq);
 
 // Known shapes for `--shape`: qwen2.5-0.5b, qwen2.5-1.5b, smollm2-135m, llama3.1-8b, and "tiny",

@@ -6,8 +6,8 @@
 
 namespace reprise {
 
-// Labels are unshifted, as Hugging Face has them: labels[t] is the token at position t, or -100; the
-// loss of position t is on labels[t + 1].
+// Labels are unshifted, as Hugging Face has them: labels[t] is the token at position t, or -100;
+// the loss of position t is on labels[t + 1].
 struct TokenBatch {
   std::int64_t batch = 0;
   std::int64_t seq = 0;

@@ -1,5 +1,5 @@
-// AdamW with decoupled weight decay (Loshchilov and Hutter, 2019), over one flat buffer, in FP32 and
-// in the order of torch.optim.AdamW:
+// AdamW with decoupled weight decay (Loshchilov and Hutter, 2019), over one flat buffer, in FP32
+// and in the order of torch.optim.AdamW:
 //   g           = decision[0] * grads
 //   params     *= 1 - lr * weight_decay
 //   exp_avg     = beta1 * exp_avg + (1 - beta1) * g
@@ -15,10 +15,10 @@
 namespace reprise {
 
 struct AdamWArgs {
-  View params;        // F32 [P]
-  ConstView grads;    // F32 [P]
-  View exp_avg;       // F32 [P]
-  View exp_avg_sq;    // F32 [P]
+  View params;         // F32 [P]
+  ConstView grads;     // F32 [P]
+  View exp_avg;        // F32 [P]
+  View exp_avg_sq;     // F32 [P]
   ConstView decision;  // F32 [2], from clip
   const StepParams* step_params = nullptr;
   float beta1 = 0.9f;

@@ -5,8 +5,8 @@
 //   out = softmax(scale * q . k^T, keys <= query) . v
 //   lse[b, h, s] = log of the sum of the exponentials of row s, natural logarithm
 //
-// backward recomputes the probabilities from lse; all three gradients are overwritten. Row b * S + s
-// of each operand belongs to position s of sequence b; nothing crosses sequences.
+// backward recomputes the probabilities from lse; all three gradients are overwritten. Row b * S +
+// s of each operand belongs to position s of sequence b; nothing crosses sequences.
 #pragma once
 
 #include "reprise/kernels/support.h"

@@ -27,12 +27,12 @@ struct LoraForward {
 
 struct LinearNf4ForwardArgs {
   ComputeType compute = ComputeType::kF32;
-  ConstView x;               // F32 or BF16 [M, K]
-  Nf4View weight;            // [N, K]
-  ConstView cached_weight;   // [N, K] of the compute type, only for --linear cached
-  ConstView bias;            // F32 [N]; not present: no bias
+  ConstView x;              // F32 or BF16 [M, K]
+  Nf4View weight;           // [N, K]
+  ConstView cached_weight;  // [N, K] of the compute type, only for --linear cached
+  ConstView bias;           // F32 [N]; not present: no bias
   LoraForward lora;
-  View y;                    // F32 or BF16 [M, N]
+  View y;  // F32 or BF16 [M, N]
   OutputMode mode = OutputMode::kOverwrite;
   Scratch scratch;
 };
@@ -49,7 +49,7 @@ struct LinearNf4BackwardArgs {
   Nf4View weight;           // [N, K]
   ConstView cached_weight;  // as in the forward pass
   LoraGradX lora;
-  View grad_x;              // F32 or BF16 [M, K]
+  View grad_x;  // F32 or BF16 [M, K]
   OutputMode mode = OutputMode::kOverwrite;
   Scratch scratch;
 };

@@ -23,9 +23,9 @@ struct LoraBackwardArgs {
   ConstView b;       // F32 [N, R]
   float scale = 0;
   Dropout dropout;
-  View grad_u;       // F32 [M, R]
-  View grad_a;       // F32 [R, K]
-  View grad_b;       // F32 [N, R]
+  View grad_u;                               // F32 [M, R]
+  View grad_a;                               // F32 [R, K]
+  View grad_b;                               // F32 [N, R]
   OutputMode mode = OutputMode::kOverwrite;  // of grad_a and grad_b
   Scratch scratch;
 };

@@ -13,8 +13,8 @@ struct RmsNormForwardArgs {
   ConstView x;       // F32 [M, C]
   ConstView weight;  // F32 [C]
   float eps = 0;
-  View y;            // F32 or BF16 [M, C]
-  View inv_rms;      // F32 [M]
+  View y;        // F32 or BF16 [M, C]
+  View inv_rms;  // F32 [M]
 };
 
 struct RmsNormBackwardArgs {

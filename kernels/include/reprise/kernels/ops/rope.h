@@ -17,7 +17,7 @@ struct RopeArgs {
   ConstView table;  // F32 [seq, D/2, 2]: cos, sin
   std::int64_t heads = 0;
   RopeDirection direction = RopeDirection::kForward;
-  View y;           // like x; may be the same memory as x
+  View y;  // like x; may be the same memory as x
 };
 
 Support check(const RopeArgs& args);
