@@ -256,10 +256,7 @@ BOOST_AUTO_TEST_CASE(pruning_changes_no_bit) {
 
 BOOST_AUTO_TEST_CASE(a_batch_is_overfitted) {
   Random random(test_seed(14));
-  TokenBatch batch = random_batch(random, 2, 9, 61);
-  // Rows that begin alike but go on differently could not be told apart: log 2 would remain.
-  batch.input_ids[0] = 1;
-  batch.input_ids[9] = 2;
+  const TokenBatch batch = random_batch(random, 2, 9, 61);
   for (const NamedBackend& where : test_backends()) {
     if (where.name == "reference") continue;  // 150 steps take too long there
     for (const ComputeType compute : {ComputeType::kF32, ComputeType::kBF16}) {
@@ -268,9 +265,14 @@ BOOST_AUTO_TEST_CASE(a_batch_is_overfitted) {
         options.compute = compute;
         options.lora.rank = 16;
         options.lora.alpha = 32;
-        Run run(where, options, tiny_model(compute));
+        Model model = tiny_model(compute);
+        // Rows of the head have length 1 and normed hidden states sqrt(48): no logit would exceed
+        // 6.9, which leaves a loss of about 0.08 among 61 tokens, however well it is learned.
+        float* const weight = model.final_norm.view().as<float>();
+        for (std::int64_t c = 0; c < model.config.hidden_size; ++c) weight[c] *= 3;
+        Run run(where, options, std::move(model));
         double loss = 0;
-        for (int i = 0; i < 150; ++i) loss = run.trainer.step({&batch, 1}, 2e-2).loss;
+        for (int i = 0; i < 150; ++i) loss = run.trainer.step({&batch, 1}, 5e-3).loss;
         BOOST_TEST(loss < 0.05);
       }
     }
