@@ -166,6 +166,9 @@ void StepBuilder::dump(const std::string& prefix, std::int64_t layer, Projection
 }
 
 StepGraph StepBuilder::build() && {
+  constexpr const char* kNames[] = {"step", "micro-step", "update", "evaluation", "hidden", "dump"};
+  graph_.name = std::string(kNames[static_cast<std::size_t>(options_.kind)]) + " " +
+                std::to_string(options_.shape.batch) + "x" + std::to_string(options_.shape.seq);
   add_inputs();
   if (options_.kind != StepKind::kUpdate) add_frozen();
   add_trained();
