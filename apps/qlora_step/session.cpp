@@ -24,8 +24,15 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
-// Model, backend and trainer of a run; they refer to each other, so their addresses stay.
-struct Machine {
+// What a run consists of, from what was asked for to what computes it.
+struct Session {
+  const Options& options;
+  std::ostream& out;
+  std::ostream& warnings;
+  std::unique_ptr<const TextModel> text;  // null: the model brings no tokenizer
+  TrainingData data;
+  RunPlan plan;
+  // The trainer refers to the other two.
   std::unique_ptr<Backend> backend;
   Model model;
   std::unique_ptr<Trainer> trainer;
@@ -45,29 +52,29 @@ void require_writable_outputs(const Options& options) {
   }
 }
 
-void load(Machine& machine, const Options& options, const RunPlan& plan, std::ostream& out) {
-  ThreadPool pool(plan.backend.threads);
-  const LoadOptions how{.compute = plan.trainer.compute, .pool = &pool};
-  machine.model = options.model.empty() ? random_model(plan.model, options.seed, how)
-                                        : load_model(options.model, how);
+void load(Session& run) {
+  const Options& options = run.options;
+  ThreadPool pool(run.plan.backend.threads);
+  const LoadOptions how{.compute = run.plan.trainer.compute, .pool = &pool};
+  run.model = options.model.empty() ? random_model(run.plan.model, options.seed, how)
+                                    : load_model(options.model, how);
   if (!options.quiet) {
-    for (const std::string& line : machine.model.log) out << "loading   " << line << "\n";
+    for (const std::string& line : run.model.log) run.out << "loading   " << line << "\n";
   }
-  machine.trainer = std::make_unique<Trainer>(machine.model, plan.trainer, *machine.backend);
-  machine.trainer->initialise(options.seed);
+  run.trainer = std::make_unique<Trainer>(run.model, run.plan.trainer, *run.backend);
+  run.trainer->initialise(options.seed);
   if (!options.adapter.empty()) {
-    read_lora_weights(options.adapter, machine.trainer->layout(),
-                      machine.trainer->lora_params().data());
+    read_lora_weights(options.adapter, run.trainer->layout(), run.trainer->lora_params().data());
   }
 }
 
-int dry_run(const Options& options, const RunPlan& plan, const Backend& backend,
-            std::ostream& out) {
-  const PlannedStep planned = plan_step(plan, backend);
-  print_kernels(out, planned.step.graph, planned.plan);
-  if (!options.graph_out.empty()) {
-    write_graph(options.graph_out, planned.step.graph, planned.plan);
-    out << "graph     " << options.graph_out.string() << "\n";
+int dry_run(const Session& run) {
+  const std::filesystem::path& file = run.options.graph_out;
+  const PlannedStep planned = plan_step(run.plan, *run.backend);
+  print_kernels(run.out, planned.step.graph, planned.plan);
+  if (!file.empty()) {
+    write_graph(file, planned.step.graph, planned.plan);
+    run.out << "graph     " << file.string() << "\n";
   }
   return kExitDone;
 }
@@ -84,30 +91,30 @@ std::optional<double> evaluate(Trainer& trainer, const std::vector<TokenBatch>& 
   return sum.nll_sum / static_cast<double>(sum.target_tokens);
 }
 
-void print_samples(const Options& options, Trainer& trainer, const TextModel* text,
-                   const char* when, std::ostream& out) {
-  for (const std::string& prompt : options.samples) {
-    out << "sample    (" << when << ") " << prompt << "\n"
-        << answer(trainer, *text, prompt, options.sample_tokens) << "\n";
+void print_samples(const Session& run, const char* when) {
+  for (const std::string& prompt : run.options.samples) {
+    run.out << "sample    (" << when << ") " << prompt << "\n"
+            << answer(*run.trainer, *run.text, prompt, run.options.sample_tokens) << "\n";
   }
-  out.flush();
+  run.out.flush();
 }
 
-void print_summary(const LoopResult& result, const RunPlan& plan, std::ostream& out) {
+void print_result(const Session& run, const LoopResult& result) {
   if (result.steps == 0) return;
   const auto steps = static_cast<double>(result.steps);
-  out << "loss      " << fixed(result.first_loss, 4) << " -> " << fixed(result.last_loss, 4)
-      << " over " << result.steps << " of " << plan.schedule.steps << " steps\n"
-      << "speed     " << fixed(result.seconds / steps, 3) << " s a step, "
-      << fixed(static_cast<double>(result.real_tokens) / result.seconds, 0) << " tokens/s\n"
-      << "memory    " << peak_resident_bytes() / (1024 * 1024) << " MiB at the most\n";
+  run.out << "loss      " << fixed(result.first_loss, 4) << " -> " << fixed(result.last_loss, 4)
+          << " over " << result.steps << " of " << run.plan.schedule.steps << " steps\n"
+          << "speed     " << fixed(result.seconds / steps, 3) << " s a step, "
+          << fixed(static_cast<double>(result.real_tokens) / result.seconds, 0) << " tokens/s\n"
+          << "memory    " << peak_resident_bytes() / (1024 * 1024) << " MiB at the most\n";
 }
 
-int finish(const Options& options, const RunPlan& plan, const LoopResult& result,
-           std::ostream& out) {
-  const bool saved = !options.out.empty() && result.steps > 0;
-  const std::string adapter = (options.out / "adapter").string();
-  if (saved) out << "adapter   " << adapter << "\n";
+// Says where the adapter is, and turns the ending into the exit code.
+int finish(const Session& run, const LoopResult& result) {
+  const std::int64_t wanted = run.plan.schedule.steps;
+  const bool saved = !run.options.out.empty() && result.steps > 0;
+  const std::string adapter = (run.options.out / "adapter").string();
+  if (saved) run.out << "adapter   " << adapter << "\n";
   const std::string kept =
       saved ? "the adapter of step " + std::to_string(result.steps) + " is in " + adapter
             : std::string("nothing was saved");
@@ -116,90 +123,107 @@ int finish(const Options& options, const RunPlan& plan, const LoopResult& result
                          ": the first NaN or infinity is in " + result.bad_node + "; " + kept);
   }
   if (result.ending == Ending::kInterrupted) {
-    out << "interrupted after step " << result.steps << " of " << plan.schedule.steps << "; "
-        << kept << "\n";
+    run.out << "interrupted after step " << result.steps << " of " << wanted << "; " << kept
+            << "\n";
     if (saved) {
-      out << "to go on: the same options with --adapter " << adapter << " --steps "
-          << plan.schedule.steps - result.steps << " (the optimiser's moments start anew)\n";
+      run.out << "to go on: the same options with --adapter " << adapter << " --steps "
+              << wanted - result.steps << " (the optimiser's moments start anew)\n";
     }
     return kExitInterrupted;
   }
   return kExitDone;
 }
 
-int train_and_report(const Options& options, const RunPlan& plan, const TrainingData& data,
-                     const TextModel* text, Machine& machine, std::ostream& out,
-                     std::ostream& warnings) {
-  Trainer& trainer = *machine.trainer;
-  const std::vector<TokenBatch> held_out = evaluation_data(options, plan.model, data.shape, text);
-  Evaluation evaluation{.before = evaluate(trainer, held_out), .after = {}};
-  if (evaluation.before) {
-    out << "eval      " << fixed(*evaluation.before, 4) << " before" << std::endl;
+LoopResult train_and_save(Session& run) {
+  MetricsFile metrics(metrics_path(run.options));
+  Progress progress(run.out, progress_style(run.options.quiet), run.plan.schedule.steps);
+  const LoopResult result =
+      train(*run.trainer, run.data, run.plan.schedule,
+            {.metrics = metrics, .progress = progress, .warnings = run.warnings});
+  if (!run.options.out.empty() && result.steps > 0) {
+    write_lora(run.options.out / "adapter", run.plan.trainer.lora, run.trainer->layout(),
+               run.trainer->lora_params().data(), run.plan.source);
   }
-  print_samples(options, trainer, text, "before", out);
-  if (!options.dump.empty()) {
-    write_dump(options.dump, trainer.dump(data.batches_of_step(1).front()));
-    out << "dump      " << options.dump.string() << "\n";
-  }
+  print_result(run, result);
+  return result;
+}
 
-  MetricsFile metrics(metrics_path(options));
-  Progress progress(out, progress_style(options.quiet), plan.schedule.steps);
-  const LoopResult result = train(trainer, data, plan.schedule,
-                                  {.metrics = metrics, .progress = progress, .warnings = warnings});
-  if (!options.out.empty() && result.steps > 0) {
-    write_lora(options.out / "adapter", plan.trainer.lora, trainer.layout(),
-               trainer.lora_params().data(), plan.source);
+int train_and_report(Session& run) {
+  const Options& options = run.options;
+  const std::vector<TokenBatch> held_out =
+      evaluation_data(options, run.plan.model, run.data.shape, run.text.get());
+  Evaluation evaluation{.before = evaluate(*run.trainer, held_out), .after = {}};
+  if (evaluation.before) {
+    run.out << "eval      " << fixed(*evaluation.before, 4) << " before" << std::endl;
   }
-  print_summary(result, plan, out);
+  print_samples(run, "before");
+  if (!options.dump.empty()) {
+    write_dump(options.dump, run.trainer->dump(run.data.batches_of_step(1).front()));
+    run.out << "dump      " << options.dump.string() << "\n";
+  }
+  const LoopResult result = train_and_save(run);
   if (result.ending == Ending::kComplete) {
-    evaluation.after = evaluate(trainer, held_out);
+    evaluation.after = evaluate(*run.trainer, held_out);
     if (evaluation.after) {
-      out << "eval      " << fixed(*evaluation.before, 4) << " -> " << fixed(*evaluation.after, 4)
-          << "\n";
+      run.out << "eval      " << fixed(*evaluation.before, 4) << " -> "
+              << fixed(*evaluation.after, 4) << "\n";
     }
-    print_samples(options, trainer, text, "after", out);
+    print_samples(run, "after");
   }
   if (!options.out.empty()) {
     write_text(options.out / "summary.json", summary_json(result, evaluation));
   }
-  return finish(options, plan, result, out);
+  return finish(run, result);
+}
+
+int run_loaded(Session& run) {
+  const Options& options = run.options;
+  if (!options.eval_nll.empty()) {
+    return print_nll(*run.trainer, *run.text, options.eval_nll, run.data.shape.seq, run.out);
+  }
+  if (!options.graph_out.empty()) {
+    write_graph(options.graph_out, run.trainer->step_graph().graph, run.trainer->step_plan());
+    if (!options.quiet) run.out << "graph     " << options.graph_out.string() << "\n";
+  }
+  if (!options.out.empty()) {
+    write_text(options.out / "config.json", config_json(options, run.plan));
+  }
+  if (!options.model.empty() && options.data.empty()) {
+    print_samples(run, "no training");
+    return kExitDone;
+  }
+  return train_and_report(run);
 }
 
 }  // namespace
 
 int run(const Options& options, std::ostream& out, std::ostream& warnings) {
-  const std::unique_ptr<const TextModel> text = text_model(options);
-  if (!options.tokenize.empty()) return print_tokens(*text, options.tokenize, out);
+  Session run{.options = options,
+              .out = out,
+              .warnings = warnings,
+              .text = text_model(options),
+              .data = {},
+              .plan = {},
+              .backend = {},
+              .model = {},
+              .trainer = {}};
+  if (!options.tokenize.empty()) return print_tokens(*run.text, options.tokenize, out);
 
   const ModelSource source = model_source(options);
-  const TrainingData data = training_data(options, source.config, text.get());
-  const RunPlan plan = make_run_plan(options, source, data.shape);
-  Machine machine{.backend = make_backend(plan), .model = {}, .trainer = {}};
+  run.data = training_data(options, source.config, run.text.get());
+  run.plan = make_run_plan(options, source, run.data.shape);
+  run.backend = make_backend(run.plan);
   const MemoryReport memory =
-      plan_memory(plan.model, plan.trainer, plan.embedding_dtype, *machine.backend);
+      plan_memory(run.plan.model, run.plan.trainer, run.plan.embedding_dtype, *run.backend);
   if (!options.quiet) {
-    print_plan(out, plan, machine.backend->name(), data.description);
+    print_plan(out, run.plan, run.backend->name(), run.data.description);
     out << "memory    " << to_string(memory) << std::endl;
   }
-  if (options.dry_run) return dry_run(options, plan, *machine.backend, out);
+  if (options.dry_run) return dry_run(run);
   require_fits(memory);
   require_writable_outputs(options);
-
-  load(machine, options, plan, out);
-  if (!options.eval_nll.empty()) {
-    return print_nll(*machine.trainer, *text, options.eval_nll, data.shape.seq, out);
-  }
-  if (!options.graph_out.empty()) {
-    write_graph(options.graph_out, machine.trainer->step_graph().graph,
-                machine.trainer->step_plan());
-    if (!options.quiet) out << "graph     " << options.graph_out.string() << "\n";
-  }
-  if (!options.out.empty()) write_text(options.out / "config.json", config_json(options, plan));
-  if (!options.model.empty() && options.data.empty()) {
-    print_samples(options, *machine.trainer, text.get(), "no training", out);
-    return kExitDone;
-  }
-  return train_and_report(options, plan, data, text.get(), machine, out, warnings);
+  load(run);
+  return run_loaded(run);
 }
 
 }  // namespace reprise::qlora_step
