@@ -7,9 +7,8 @@
 namespace reprise {
 namespace {
 
-NodePlan plan_node(const Graph& graph, std::size_t index, const OpTable& ops, int threads) {
-  const Addresses nowhere(graph);
-  const OperandReader reader(graph, nowhere);
+NodePlan plan_node(const Graph& graph, std::size_t index, const OperandReader& reader,
+                   const OpTable& ops, int threads) {
   return with_args(graph.nodes[index], reader, [&](const auto& args) {
     const auto& choice = select(list_for(ops, args), args, describe_node(graph, index).c_str());
     NodePlan plan;
@@ -64,8 +63,10 @@ GraphPlan make_plan(const Graph& graph, const OpTable& ops, int threads, Reuse r
   GraphPlan plan;
   plan.placements = activation_lifetimes(graph, reuse);
   plan.activation_bytes = peak_live_bytes(plan.placements, graph.nodes.size());
+  const Addresses nowhere(graph);
+  const OperandReader reader(graph, nowhere);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    plan.nodes.push_back(plan_node(graph, i, ops, threads));
+    plan.nodes.push_back(plan_node(graph, i, reader, ops, threads));
     const std::int64_t bytes = plan.nodes.back().scratch_bytes;
     plan.scratch_bytes = std::max(plan.scratch_bytes, bytes);
     const auto node = static_cast<std::int32_t>(i);

@@ -16,6 +16,7 @@ struct BoundGraph::State {
   Addresses addresses;
   std::byte* arena;
   Backend* backend;
+  std::uint64_t memory_print;  // of all addresses and implementations, which never change here
 
   // Calls visit(args, implementation) with everything that node `index` runs with.
   template <class Visit>
@@ -95,6 +96,23 @@ class Fingerprint {
   std::uint64_t hash_ = 0xcbf29ce484222325u;
 };
 
+std::uint64_t fingerprint_of(const GraphPlan& plan, const Addresses& addresses,
+                             const std::byte* arena, const Backend* backend) {
+  Fingerprint print;
+  print.add(arena);
+  print.add(backend);
+  for (const void* address : addresses.data) print.add(address);
+  for (const Nf4View& weight : addresses.nf4) {
+    print.add(weight.packed);
+    print.add(weight.absmax);
+  }
+  for (const NodePlan& node : plan.nodes) {
+    print.add(node.implementation.data(), node.implementation.size());
+    print.add(node.scratch_offset);
+  }
+  return print.value();
+}
+
 }  // namespace
 
 BoundGraph::BoundGraph(const Graph& graph, GraphPlan plan, Bindings bindings, std::byte* arena,
@@ -102,8 +120,9 @@ BoundGraph::BoundGraph(const Graph& graph, GraphPlan plan, Bindings bindings, st
   require(plan.nodes.size() == graph.nodes.size(), "the plan is of another graph");
   Addresses addresses = resolve(graph, plan, bindings, arena);
   require_bound(graph, addresses);
+  const std::uint64_t print = fingerprint_of(plan, addresses, arena, &backend);
   state_ = std::make_unique<State>(
-      State{&graph, std::move(plan), std::move(addresses), arena, &backend});
+      State{&graph, std::move(plan), std::move(addresses), arena, &backend, print});
 }
 
 BoundGraph::~BoundGraph() = default;
@@ -129,17 +148,7 @@ void BoundGraph::run_eager(const std::function<void(std::size_t node)>& after) {
 
 std::uint64_t BoundGraph::fingerprint() const {
   Fingerprint print;
-  print.add(state_->arena);
-  print.add(state_->backend);
-  for (const void* address : state_->addresses.data) print.add(address);
-  for (const Nf4View& weight : state_->addresses.nf4) {
-    print.add(weight.packed);
-    print.add(weight.absmax);
-  }
-  for (const NodePlan& node : state_->plan.nodes) {
-    print.add(node.implementation.data(), node.implementation.size());
-    print.add(node.scratch_offset);
-  }
+  print.add(state_->memory_print);
   print.add(state_->graph->nodes.size());
   return print.value();
 }
