@@ -51,15 +51,6 @@ struct Backward {
   const AttentionGeometry& g;
   float* delta;  // [B, H, S]: sum over D of grad_out * out
 
-  HeadTile tile_of(const ConstView& matrix, std::int64_t batch, std::int64_t head,
-                   std::int64_t tile) const {
-    return {.matrix = matrix,
-            .row = batch * g.shape.seq + tile * kTile,
-            .rows = g.tile_rows(tile),
-            .column = head * g.shape.head_dim,
-            .columns = g.shape.head_dim};
-  }
-
   void make_delta(std::int64_t row) const {
     const std::int64_t d = g.shape.head_dim, width = g.shape.heads * d;
     const std::int64_t batch = row / g.shape.seq, s = row % g.shape.seq;
@@ -81,14 +72,15 @@ struct Backward {
   void queries(std::int64_t batch, std::int64_t head, std::int64_t q_tile,
                const WorkerTiles<Operand>& w) const {
     const std::int64_t d = g.shape.head_dim, group = head / g.group_heads;
-    const HeadTile q = tile_of(args.q, batch, head, q_tile);
+    const HeadTile q = head_tile(g, args.q, batch, head, q_tile);
     copy_operand<Operand>(q, w.left);
-    copy_operand<Operand>(tile_of(args.grad_out, batch, head, q_tile), w.left_grad);
+    copy_operand<Operand>(head_tile(g, args.grad_out, batch, head, q_tile), w.left_grad);
     for (std::int64_t i = 0; i < kTile * d; ++i) w.sums[i] = 0;
     for (std::int64_t k_tile = 0; k_tile <= q_tile; ++k_tile) {
-      const HeadTile k = tile_of(args.k, batch, group, k_tile);
+      const HeadTile k = head_tile(g, args.k, batch, group, k_tile);
       pack_positions_as_columns<Operand>(k, w.columns);
-      pack_positions_as_columns<Operand>(tile_of(args.v, batch, group, k_tile), w.columns_grad);
+      pack_positions_as_columns<Operand>(head_tile(g, args.v, batch, group, k_tile),
+                                         w.columns_grad);
       pack_positions_as_depth<Operand>(k, w.depth);
       multiply_transposed<Operand>(w.left, q.rows, w.columns, d, w.scores);
       multiply_transposed<Operand>(w.left_grad, q.rows, w.columns_grad, d, w.grad_scores);
@@ -126,14 +118,14 @@ struct Backward {
   void keys(std::int64_t batch, std::int64_t group, std::int64_t k_tile,
             const WorkerTiles<Operand>& w) const {
     const std::int64_t d = g.shape.head_dim;
-    const HeadTile k = tile_of(args.k, batch, group, k_tile);
+    const HeadTile k = head_tile(g, args.k, batch, group, k_tile);
     copy_operand<Operand>(k, w.left);
-    copy_operand<Operand>(tile_of(args.v, batch, group, k_tile), w.left_grad);
+    copy_operand<Operand>(head_tile(g, args.v, batch, group, k_tile), w.left_grad);
     for (std::int64_t i = 0; i < kTile * d; ++i) w.sums[i] = w.second_sums[i] = 0;
     for (std::int64_t h = group * g.group_heads; h < (group + 1) * g.group_heads; ++h) {
       for (std::int64_t q_tile = k_tile; q_tile < g.tiles; ++q_tile) {
-        const HeadTile q = tile_of(args.q, batch, h, q_tile);
-        const HeadTile grad_out = tile_of(args.grad_out, batch, h, q_tile);
+        const HeadTile q = head_tile(g, args.q, batch, h, q_tile);
+        const HeadTile grad_out = head_tile(g, args.grad_out, batch, h, q_tile);
         pack_positions_as_columns<Operand>(q, w.columns);
         pack_positions_as_columns<Operand>(grad_out, w.columns_grad);
         pack_positions_as_depth<Operand>(q, w.depth);
@@ -203,18 +195,15 @@ void backward(const AttentionBackwardArgs& args, ThreadPool& pool) {
 }
 
 void run(const AttentionBackwardArgs& args, const Execution& execution) {
-  if (args.compute == ComputeType::kBF16) {
-    backward<Bf16Operand>(args, *execution.pool);
-  } else {
-    backward<Fp32Operand>(args, *execution.pool);
-  }
+  with_operand(args.compute,
+               [&](auto operand) { backward<decltype(operand)>(args, *execution.pool); });
 }
 
 std::int64_t scratch_bytes(const AttentionBackwardArgs& args, int threads) {
   const AttentionGeometry g(args.shape);
-  return delta_bytes(args.shape) + threads * (args.compute == ComputeType::kBF16
-                                                  ? worker_bytes<Bf16Operand>(g)
-                                                  : worker_bytes<Fp32Operand>(g));
+  return delta_bytes(args.shape) + threads * with_operand(args.compute, [&](auto operand) {
+                                     return worker_bytes<decltype(operand)>(g);
+                                   });
 }
 
 }  // namespace

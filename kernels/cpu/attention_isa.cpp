@@ -68,28 +68,12 @@ struct Forward {
   const AttentionForwardArgs& args;
   const AttentionGeometry& g;
 
-  HeadTile query_tile(std::int64_t batch, std::int64_t head, std::int64_t tile) const {
-    return {.matrix = args.q,
-            .row = batch * g.shape.seq + tile * kTile,
-            .rows = g.tile_rows(tile),
-            .column = head * g.shape.head_dim,
-            .columns = g.shape.head_dim};
-  }
-  HeadTile key_tile(const ConstView& matrix, std::int64_t batch, std::int64_t group,
-                    std::int64_t tile) const {
-    return {.matrix = matrix,
-            .row = batch * g.shape.seq + tile * kTile,
-            .rows = g.tile_rows(tile),
-            .column = group * g.shape.head_dim,
-            .columns = g.shape.head_dim};
-  }
-
   void tile(std::int64_t batch, std::int64_t group, std::int64_t q_tile,
             const WorkerTiles<Operand>& w) const {
     const std::int64_t d = g.shape.head_dim, depth = whole_words<Operand>(d);
     const std::int64_t rows = g.tile_rows(q_tile);
     for (std::int64_t h = 0; h < g.group_heads; ++h) {
-      copy_operand<Operand>(query_tile(batch, group * g.group_heads + h, q_tile),
+      copy_operand<Operand>(head_tile(g, args.q, batch, group * g.group_heads + h, q_tile),
                             w.queries + h * kTile * depth);
     }
     for (std::int64_t i = 0; i < g.group_heads * kTile; ++i) {
@@ -98,9 +82,9 @@ struct Forward {
     }
     for (std::int64_t i = 0; i < g.group_heads * kTile * d; ++i) w.sums[i] = 0;
     for (std::int64_t k_tile = 0; k_tile <= q_tile; ++k_tile) {
-      const HeadTile keys = key_tile(args.k, batch, group, k_tile);
+      const HeadTile keys = head_tile(g, args.k, batch, group, k_tile);
       pack_positions_as_columns<Operand>(keys, w.keys);
-      pack_positions_as_depth<Operand>(key_tile(args.v, batch, group, k_tile), w.values);
+      pack_positions_as_depth<Operand>(head_tile(g, args.v, batch, group, k_tile), w.values);
       for (std::int64_t h = 0; h < g.group_heads; ++h) {
         multiply_transposed<Operand>(w.queries + h * kTile * depth, rows, w.keys, d, w.scores);
         for (std::int64_t r = 0; r < rows; ++r) {
@@ -118,7 +102,7 @@ struct Forward {
   void finish(std::int64_t batch, std::int64_t group, std::int64_t q_tile, std::int64_t h,
               const WorkerTiles<Operand>& w) const {
     const std::int64_t d = g.shape.head_dim, head = group * g.group_heads + h;
-    const HeadTile out = query_tile(batch, head, q_tile);
+    const HeadTile out = head_tile(g, args.q, batch, head, q_tile);
     float* const sums = w.sums + h * kTile * d;
     for (std::int64_t r = 0; r < out.rows; ++r) {
       const std::int64_t at = h * kTile + r;
@@ -149,17 +133,14 @@ void forward(const AttentionForwardArgs& args, ThreadPool& pool) {
 }
 
 void run(const AttentionForwardArgs& args, const Execution& execution) {
-  if (args.compute == ComputeType::kBF16) {
-    forward<Bf16Operand>(args, *execution.pool);
-  } else {
-    forward<Fp32Operand>(args, *execution.pool);
-  }
+  with_operand(args.compute,
+               [&](auto operand) { forward<decltype(operand)>(args, *execution.pool); });
 }
 
 std::int64_t scratch_bytes(const AttentionForwardArgs& args, int threads) {
   const AttentionGeometry g(args.shape);
-  return threads * (args.compute == ComputeType::kBF16 ? worker_bytes<Bf16Operand>(g)
-                                                       : worker_bytes<Fp32Operand>(g));
+  return threads * with_operand(args.compute,
+                                [&](auto operand) { return worker_bytes<decltype(operand)>(g); });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "kernels/cpu/dense_panel_isa.h"
 #include "kernels/cpu/exp_isa.h"
 #include "kernels/cpu/row_access_isa.h"
+#include "kernels/cpu/scratch_carver_isa.h"
 #include "reprise/kernels/ops/attention.h"
 #include "reprise/kernels/thread_pool.h"
 
@@ -43,17 +44,24 @@ struct HeadTile {
   std::int64_t columns = 0;  // D
 };
 
+// Tile `tile` of a head of a matrix that has `head_dim` columns for each of its heads.
+inline HeadTile head_tile(const AttentionGeometry& g, const ConstView& matrix, std::int64_t batch,
+                          std::int64_t head, std::int64_t tile) {
+  return {.matrix = matrix,
+          .row = batch * g.shape.seq + tile * kTile,
+          .rows = g.tile_rows(tile),
+          .column = head * g.shape.head_dim,
+          .columns = g.shape.head_dim};
+}
+
 // Copies a tile as the left operand of a product, [kTile, whole_words(D)].
 template <class Operand>
 [[gnu::noinline]] void copy_operand(const HeadTile& tile, typename Operand::Element* to) {
   const std::int64_t stride = whole_words<Operand>(tile.columns);
   with_elements(tile.matrix, [&](const auto* from) {
     for (std::int64_t r = 0; r < tile.rows; ++r) {
-      const auto* const row = from + (tile.row + r) * tile.matrix.dims[1] + tile.column;
-      auto* const out = to + r * stride;
-      std::int64_t c = 0;
-      for (; c + kLanes <= tile.columns; c += kLanes) Operand::store(read(row + c), out + c);
-      for (; c < stride; ++c) out[c] = Operand::from(c < tile.columns ? read_one(row + c) : 0.0f);
+      convert_row<Operand>(from + (tile.row + r) * tile.matrix.dims[1] + tile.column, tile.columns,
+                           to + r * stride);
     }
   });
 }
@@ -114,23 +122,6 @@ inline void add_weighted(const typename Operand::Element* left, std::int64_t row
                             rows);
   }
 }
-
-// Hands out pieces of a scratch area, 64-byte aligned.
-class Carver {
- public:
-  explicit Carver(void* base) : base_(static_cast<char*>(base)) {}
-  template <class T>
-  T* take(std::int64_t count) {
-    char* const at = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += (count * static_cast<std::int64_t>(sizeof(T)) + 63) / 64 * 64;
-    return reinterpret_cast<T*>(at);
-  }
-  std::int64_t used() const { return used_; }
-
- private:
-  char* base_;
-  std::int64_t used_ = 0;
-};
 
 // Writes a tile of FP32 [rows, D] into an activation matrix.
 [[gnu::noinline]] inline void write_head_tile(const float* from, const View& matrix,

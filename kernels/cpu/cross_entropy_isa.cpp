@@ -303,15 +303,14 @@ void run(const CrossEntropyArgs& args, const Execution& execution) {
       scale == 0 ? 0.0f : static_cast<float>(scale * total);
 }
 
-bool is_bf16(const CrossEntropyArgs& args) { return args.compute == ComputeType::kBF16; }
-
 std::int64_t scratch_bytes(const CrossEntropyArgs& args, int threads) {
-  return is_bf16(args) ? HeadScratch<Bf16Operand>(args, threads).bytes
-                       : HeadScratch<Fp32Operand>(args, threads).bytes;
+  return with_operand(args.compute, [&](auto operand) {
+    return HeadScratch<decltype(operand)>(args, threads).bytes;
+  });
 }
 
 void cross_entropy(const CrossEntropyArgs& args, const Execution& execution) {
-  is_bf16(args) ? run<Bf16Operand>(args, execution) : run<Fp32Operand>(args, execution);
+  with_operand(args.compute, [&](auto operand) { run<decltype(operand)>(args, execution); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/panel_product_isa.h"
+#include "kernels/cpu/row_access_isa.h"
 #include "reprise/kernels/view.h"
 
 namespace reprise::cpu::REPRISE_ISA {
@@ -13,13 +14,22 @@ inline float element(const ConstView& view, std::int64_t index) {
                                     : view.as<float>()[index];
 }
 
+// `columns` neighbouring elements as an operand, zeros up to whole words.
+template <class Operand, class From>
+inline void convert_row(const From* from, std::int64_t columns, typename Operand::Element* to) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= columns; i += kLanes) Operand::store(read(from + i), to + i);
+  for (; i < whole_words<Operand>(columns); ++i) {
+    to[i] = Operand::from(i < columns ? read_one(from + i) : 0.0f);
+  }
+}
+
 // Row `row` of a matrix, zeros up to whole words.
 template <class Operand>
 inline void gather_row(const ConstView& matrix, std::int64_t row, typename Operand::Element* to) {
-  const std::int64_t count = matrix.dims[1];
-  for (std::int64_t i = 0; i < whole_words<Operand>(count); ++i) {
-    to[i] = Operand::from(i < count ? element(matrix, row * count + i) : 0.0f);
-  }
+  const std::int64_t columns = matrix.dims[1];
+  with_elements(matrix,
+                [&](const auto* from) { convert_row<Operand>(from + row * columns, columns, to); });
 }
 
 // The part of a weight that becomes a panel: `width` of the product's columns from `column`, and

@@ -9,20 +9,21 @@ namespace {
 
 // Scratch: grad_y and grad_u as operands, then the workers'.
 template <class Operand>
-struct Layout {
-  std::int64_t grad_y = 0, grad_u = 0, workers = 0, bytes = 0;
+struct Pieces {
+  void *grad_y = nullptr, *grad_u = nullptr, *workers = nullptr;
+  std::int64_t bytes = 0;
 
-  Layout(const LinearNf4BackwardArgs& args, int threads) {
+  Pieces(const LinearNf4BackwardArgs& args, void* scratch, int threads) {
     const std::int64_t m = args.grad_y.dims[0];
-    if (!lies_ready<Operand>(args.grad_y)) take(grad_y, operand_bytes<Operand>(m, args.weight.n));
-    if (args.lora.a.present()) take(grad_u, operand_bytes<Operand>(m, args.lora.a.dims[0]));
-    take(workers, threads * WorkerMemory<Operand>::bytes());
-  }
-
- private:
-  void take(std::int64_t& offset, std::int64_t size) {
-    offset = bytes;
-    bytes += size;
+    Carver carver(scratch);
+    if (!lies_ready<Operand>(args.grad_y)) {
+      grad_y = carver.take<char>(operand_bytes<Operand>(m, args.weight.n));
+    }
+    if (args.lora.a.present()) {
+      grad_u = carver.take<char>(operand_bytes<Operand>(m, args.lora.a.dims[0]));
+    }
+    workers = carver.take<char>(threads * WorkerMemory<Operand>::bytes());
+    bytes = carver.used();
   }
 };
 
@@ -41,23 +42,20 @@ void add_masked(const Tile& tile, const float* share, const Dropout& dropout, st
 
 template <class Operand>
 void backward(const LinearNf4BackwardArgs& args, ThreadPool& pool) {
-  const Layout<Operand> layout(args, pool.threads());
-  auto* const scratch = static_cast<char*>(args.scratch.data);
+  const Pieces<Operand> pieces(args, args.scratch.data, pool.threads());
   const std::int64_t m = args.grad_y.dims[0], n = args.weight.n, k = args.weight.k;
-  const OperandRows<Operand> grad_y =
-      operand_rows<Operand>(args.grad_y, scratch + layout.grad_y, pool);
+  const OperandRows<Operand> grad_y = operand_rows<Operand>(args.grad_y, pieces.grad_y, pool);
   const bool adapted = args.lora.a.present();
   const bool masked = adapted && args.lora.dropout.probability > 0;
   const std::int64_t rank = adapted ? args.lora.a.dims[0] : 0;
   OperandRows<Operand> grad_u;
   if (adapted) {
-    grad_u = operand_rows<Operand>(args.lora.grad_u, scratch + layout.grad_u, pool);
+    grad_u = operand_rows<Operand>(args.lora.grad_u, pieces.grad_u, pool);
   }
 
   const Tiling tiling(m, k, pool.threads());
   for_each_tile<Operand>(
-      tiling, scratch + layout.workers, pool,
-      [&](const Tile& tile, const WorkerMemory<Operand>& memory) {
+      tiling, pieces.workers, pool, [&](const Tile& tile, const WorkerMemory<Operand>& memory) {
         add_product(
             tile, grad_y, n, tile.sums, OutputMode::kOverwrite, memory.panel,
             [&](std::int64_t begin, std::int64_t end, auto* panel) {
@@ -78,16 +76,14 @@ void backward(const LinearNf4BackwardArgs& args, ThreadPool& pool) {
 }
 
 void run(const LinearNf4BackwardArgs& args, const Execution& execution) {
-  if (args.compute == ComputeType::kBF16) {
-    backward<Bf16Operand>(args, *execution.pool);
-  } else {
-    backward<Fp32Operand>(args, *execution.pool);
-  }
+  with_operand(args.compute,
+               [&](auto operand) { backward<decltype(operand)>(args, *execution.pool); });
 }
 
 std::int64_t scratch_bytes(const LinearNf4BackwardArgs& args, int threads) {
-  return args.compute == ComputeType::kBF16 ? Layout<Bf16Operand>(args, threads).bytes
-                                            : Layout<Fp32Operand>(args, threads).bytes;
+  return with_operand(args.compute, [&](auto operand) {
+    return Pieces<decltype(operand)>(args, nullptr, threads).bytes;
+  });
 }
 
 }  // namespace

@@ -12,32 +12,30 @@ namespace {
 
 // Scratch: x and dropout(x) as operands, scale * u as an operand, then the workers'.
 template <class Operand>
-struct Layout {
-  std::int64_t x = 0, dropped = 0, u = 0, workers = 0, bytes = 0;
+struct Pieces {
+  void *x = nullptr, *dropped = nullptr, *u = nullptr, *workers = nullptr;
+  std::int64_t bytes = 0;
 
-  Layout(const LinearNf4ForwardArgs& args, int threads) {
+  Pieces(const LinearNf4ForwardArgs& args, void* scratch, int threads) {
     const std::int64_t m = args.x.dims[0], k = args.weight.k;
-    if (!lies_ready<Operand>(args.x)) take(x, operand_bytes<Operand>(m, k));
+    Carver carver(scratch);
+    if (!lies_ready<Operand>(args.x)) x = carver.take<char>(operand_bytes<Operand>(m, k));
     if (args.lora.a.present()) {
-      if (args.lora.dropout.probability > 0) take(dropped, operand_bytes<Operand>(m, k));
-      take(u, operand_bytes<Operand>(m, args.lora.a.dims[0]));
+      if (args.lora.dropout.probability > 0) {
+        dropped = carver.take<char>(operand_bytes<Operand>(m, k));
+      }
+      u = carver.take<char>(operand_bytes<Operand>(m, args.lora.a.dims[0]));
     }
-    take(workers, threads * WorkerMemory<Operand>::bytes());
-  }
-
- private:
-  void take(std::int64_t& offset, std::int64_t size) {
-    offset = bytes;
-    bytes += size;
+    workers = carver.take<char>(threads * WorkerMemory<Operand>::bytes());
+    bytes = carver.used();
   }
 };
 
 template <class Operand>
 void forward(const LinearNf4ForwardArgs& args, ThreadPool& pool) {
-  const Layout<Operand> layout(args, pool.threads());
-  auto* const scratch = static_cast<char*>(args.scratch.data);
+  const Pieces<Operand> pieces(args, args.scratch.data, pool.threads());
   const std::int64_t m = args.x.dims[0], n = args.weight.n, k = args.weight.k;
-  const OperandRows<Operand> x = operand_rows<Operand>(args.x, scratch + layout.x, pool);
+  const OperandRows<Operand> x = operand_rows<Operand>(args.x, pieces.x, pool);
 
   const bool adapted = args.lora.a.present();
   const std::int64_t rank = adapted ? args.lora.a.dims[0] : 0;
@@ -45,22 +43,21 @@ void forward(const LinearNf4ForwardArgs& args, ThreadPool& pool) {
   if (adapted) {
     const OperandRows<Operand> dropped =
         args.lora.dropout.probability > 0
-            ? dropped_rows<Operand>(args.x, args.lora.dropout, scratch + layout.dropped, pool)
+            ? dropped_rows<Operand>(args.x, args.lora.dropout, pieces.dropped, pool)
             : x;
     low_rank_product<Operand>(
-        dropped, k, 1.0f, args.lora.u, scratch + layout.workers, pool,
+        dropped, k, 1.0f, args.lora.u, pieces.workers, pool,
         [&](std::int64_t column, std::int64_t width, std::int64_t begin, std::int64_t end,
             auto* panel) {
           pack_weight_rows<Operand>({args.lora.a, column, width, begin, end}, panel);
         });
-    u = scaled_rows<Operand>(args.lora.u, args.lora.scale, scratch + layout.u, pool);
+    u = scaled_rows<Operand>(args.lora.u, args.lora.scale, pieces.u, pool);
   }
 
   const float* const bias = args.bias.present() ? args.bias.as<float>() : nullptr;
   const Tiling tiling(m, n, pool.threads());
   for_each_tile<Operand>(
-      tiling, scratch + layout.workers, pool,
-      [&](const Tile& tile, const WorkerMemory<Operand>& memory) {
+      tiling, pieces.workers, pool, [&](const Tile& tile, const WorkerMemory<Operand>& memory) {
         add_product(
             tile, x, k, tile.sums, OutputMode::kOverwrite, memory.panel,
             [&](std::int64_t begin, std::int64_t end, auto* panel) {
@@ -78,16 +75,14 @@ void forward(const LinearNf4ForwardArgs& args, ThreadPool& pool) {
 }
 
 void run(const LinearNf4ForwardArgs& args, const Execution& execution) {
-  if (args.compute == ComputeType::kBF16) {
-    forward<Bf16Operand>(args, *execution.pool);
-  } else {
-    forward<Fp32Operand>(args, *execution.pool);
-  }
+  with_operand(args.compute,
+               [&](auto operand) { forward<decltype(operand)>(args, *execution.pool); });
 }
 
 std::int64_t scratch_bytes(const LinearNf4ForwardArgs& args, int threads) {
-  return args.compute == ComputeType::kBF16 ? Layout<Bf16Operand>(args, threads).bytes
-                                            : Layout<Fp32Operand>(args, threads).bytes;
+  return with_operand(args.compute, [&](auto operand) {
+    return Pieces<decltype(operand)>(args, nullptr, threads).bytes;
+  });
 }
 
 }  // namespace

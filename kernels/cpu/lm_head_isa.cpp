@@ -55,14 +55,13 @@ std::int64_t bytes(const LmHeadArgs& args, int threads) {
   return count * static_cast<std::int64_t>(sizeof(typename Operand::Element));
 }
 
-bool is_bf16(const LmHeadArgs& args) { return args.compute == ComputeType::kBF16; }
-
 std::int64_t scratch_bytes(const LmHeadArgs& args, int threads) {
-  return is_bf16(args) ? bytes<Bf16Operand>(args, threads) : bytes<Fp32Operand>(args, threads);
+  return with_operand(args.compute,
+                      [&](auto operand) { return bytes<decltype(operand)>(args, threads); });
 }
 
 void lm_head(const LmHeadArgs& args, const Execution& execution) {
-  is_bf16(args) ? run<Bf16Operand>(args, execution) : run<Fp32Operand>(args, execution);
+  with_operand(args.compute, [&](auto operand) { run<decltype(operand)>(args, execution); });
 }
 
 }  // namespace

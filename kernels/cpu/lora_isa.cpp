@@ -9,24 +9,23 @@ namespace {
 // Scratch: grad_y as an operand, dropout(x) in FP32, the transposes of grad_u and u, then the
 // workers'.
 template <class Operand>
-struct Layout {
-  std::int64_t grad_y = 0, dropped = 0, grad_u = 0, u = 0, workers = 0, bytes = 0;
+struct Pieces {
+  void *grad_y = nullptr, *dropped = nullptr, *grad_u = nullptr, *u = nullptr, *workers = nullptr;
+  std::int64_t bytes = 0;
 
-  Layout(const LoraBackwardArgs& args, int threads) {
+  Pieces(const LoraBackwardArgs& args, void* scratch, int threads) {
     const std::int64_t m = args.grad_y.dims[0], rank = args.a.dims[0];
+    Carver carver(scratch);
     if (!lies_ready<Operand>(args.grad_y)) {
-      take(grad_y, operand_bytes<Operand>(m, args.grad_y.dims[1]));
+      grad_y = carver.take<char>(operand_bytes<Operand>(m, args.grad_y.dims[1]));
     }
-    if (args.dropout.probability > 0) take(dropped, operand_bytes<Fp32Operand>(m, args.a.dims[1]));
-    take(grad_u, operand_bytes<Operand>(rank, m));
-    take(u, operand_bytes<Operand>(rank, m));
-    take(workers, threads * WorkerMemory<Operand>::bytes());
-  }
-
- private:
-  void take(std::int64_t& offset, std::int64_t size) {
-    offset = bytes;
-    bytes += size;
+    if (args.dropout.probability > 0) {
+      dropped = carver.take<char>(operand_bytes<Fp32Operand>(m, args.a.dims[1]));
+    }
+    grad_u = carver.take<char>(operand_bytes<Operand>(rank, m));
+    u = carver.take<char>(operand_bytes<Operand>(rank, m));
+    workers = carver.take<char>(threads * WorkerMemory<Operand>::bytes());
+    bytes = carver.used();
   }
 };
 
@@ -60,15 +59,12 @@ void write_transposed(const Tile& tile, const View& grad_b, OutputMode mode) {
 
 template <class Operand>
 void backward(const LoraBackwardArgs& args, ThreadPool& pool) {
-  const Layout<Operand> layout(args, pool.threads());
-  auto* const scratch = static_cast<char*>(args.scratch.data);
-  void* const workers = scratch + layout.workers;
+  const Pieces<Operand> pieces(args, args.scratch.data, pool.threads());
   const std::int64_t n = args.grad_y.dims[1], rank = args.a.dims[0];
 
-  const OperandRows<Operand> grad_y =
-      operand_rows<Operand>(args.grad_y, scratch + layout.grad_y, pool);
+  const OperandRows<Operand> grad_y = operand_rows<Operand>(args.grad_y, pieces.grad_y, pool);
   low_rank_product<Operand>(
-      grad_y, n, args.scale, args.grad_u, workers, pool,
+      grad_y, n, args.scale, args.grad_u, pieces.workers, pool,
       [&](std::int64_t column, std::int64_t width, std::int64_t begin, std::int64_t end,
           auto* panel) {
         pack_weight_columns<Operand>({args.b, column, width, begin, end}, panel);
@@ -77,32 +73,29 @@ void backward(const LoraBackwardArgs& args, ThreadPool& pool) {
   ConstView x = args.x;
   if (args.dropout.probability > 0) {
     const OperandRows<Fp32Operand> dropped =
-        dropped_rows<Fp32Operand>(args.x, args.dropout, scratch + layout.dropped, pool);
+        dropped_rows<Fp32Operand>(args.x, args.dropout, pieces.dropped, pool);
     x = {dropped.data, DType::kF32, args.x.dims};
   }
   const OperandRows<Operand> grad_u =
-      transposed_rows<Operand>(args.grad_u, 1.0f, scratch + layout.grad_u, pool);
-  reduce_over_tokens<Operand>(grad_u, rank, x, workers, pool, [&](const Tile& tile) {
+      transposed_rows<Operand>(args.grad_u, 1.0f, pieces.grad_u, pool);
+  reduce_over_tokens<Operand>(grad_u, rank, x, pieces.workers, pool, [&](const Tile& tile) {
     write_tile(tile, args.grad_a, nullptr, args.mode);
   });
-  const OperandRows<Operand> u =
-      transposed_rows<Operand>(args.u, args.scale, scratch + layout.u, pool);
-  reduce_over_tokens<Operand>(u, rank, args.grad_y, workers, pool, [&](const Tile& tile) {
+  const OperandRows<Operand> u = transposed_rows<Operand>(args.u, args.scale, pieces.u, pool);
+  reduce_over_tokens<Operand>(u, rank, args.grad_y, pieces.workers, pool, [&](const Tile& tile) {
     write_transposed(tile, args.grad_b, args.mode);
   });
 }
 
 void run(const LoraBackwardArgs& args, const Execution& execution) {
-  if (args.compute == ComputeType::kBF16) {
-    backward<Bf16Operand>(args, *execution.pool);
-  } else {
-    backward<Fp32Operand>(args, *execution.pool);
-  }
+  with_operand(args.compute,
+               [&](auto operand) { backward<decltype(operand)>(args, *execution.pool); });
 }
 
 std::int64_t scratch_bytes(const LoraBackwardArgs& args, int threads) {
-  return args.compute == ComputeType::kBF16 ? Layout<Bf16Operand>(args, threads).bytes
-                                            : Layout<Fp32Operand>(args, threads).bytes;
+  return with_operand(args.compute, [&](auto operand) {
+    return Pieces<decltype(operand)>(args, nullptr, threads).bytes;
+  });
 }
 
 }  // namespace

@@ -6,54 +6,17 @@
 
 namespace reprise::cpu::REPRISE_ISA {
 
-namespace low_rank_detail {
-
-// Accumulators of a tall tile: 12 rows of one or two vectors keep the pipeline of the dot product
-// full (4 to 6 cycles) within the registers.
+// Rows of a tall tile, one vector wide: their sums keep the pipeline of the dot product full (4 to
+// 6 cycles) within the registers.
 inline constexpr int kTallRows = 12;
 
-template <int kRows, int kVectors, class Operand>
-inline void multiply_tall(const PanelProduct<Operand>& p, std::int64_t row, std::int64_t column) {
-  Floats sums[kRows][kVectors] = {};
-  const auto* const a = p.a + row * p.lda;
-  const auto* panel = p.panel + column * Operand::kStep;
-  for (std::int64_t k = 0; k < p.depth; k += Operand::kStep) {
-    Ints b[kVectors];
-    for (int v = 0; v < kVectors; ++v) {
-      b[v] = load_as<Ints>(panel + v * kLanes * Operand::kStep);
-    }
-    panel += kPanel * Operand::kStep;
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
-      const Ints broadcast = Ints{} + load_as<std::int32_t>(a + r * p.lda + k);
-      for (int v = 0; v < kVectors; ++v) {
-        sums[r][v] = Operand::multiply(sums[r][v], broadcast, b[v]);
-      }
-    }
-  }
-#pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      float* const c = p.c + (row + r) * p.ldc + column + v * kLanes;
-      const Floats old = p.mode == OutputMode::kAccumulate ? load_as<Floats>(c) : Floats{};
-      store_as(old + sums[r][v], c);
-    }
-  }
-}
-
-}  // namespace low_rank_detail
-
-// Like multiply_panel for p.width columns, rounded up to whole vectors: p.c must have room for
-// them.
+// multiply_panel for the few columns of an adapter.
 template <class Operand>
 inline void multiply_narrow(const PanelProduct<Operand>& p, std::int64_t rows) {
-  using namespace low_rank_detail;
   for (std::int64_t column = 0; column < p.width; column += kLanes) {
-    std::int64_t row = 0;
-    for (; row + kTallRows <= rows; row += kTallRows) {
-      multiply_tall<kTallRows, 1>(p, row, column);
+    for (std::int64_t row = 0; row < rows; row += kTallRows) {
+      panel_detail::multiply_tile<kTallRows, 1>(p, row, rows - row, column);
     }
-    for (; row < rows; ++row) multiply_tall<1, 1>(p, row, column);
   }
 }
 
@@ -64,7 +27,7 @@ inline void low_rank_product(const OperandRows<Operand>& a, std::int64_t depth, 
                              const View& out, void* scratch, ThreadPool& pool, Pack&& pack) {
   const std::int64_t rows = out.dims[0], rank = out.dims[1];
   // Rows are what there is many of; each worker packs the few columns for its own.
-  const std::int64_t grain = low_rank_detail::kTallRows;
+  const std::int64_t grain = kTallRows;
   pool.parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
     const WorkerMemory<Operand> memory = WorkerMemory<Operand>::of(scratch, worker);
     for (std::int64_t first = begin; first < end; first += kTileHeight) {

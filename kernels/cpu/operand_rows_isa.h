@@ -38,35 +38,6 @@ inline std::int64_t operand_bytes(std::int64_t rows, std::int64_t columns) {
 
 namespace rows_detail {
 
-template <class Operand, class From>
-inline void convert_row(const From* from, std::int64_t columns, typename Operand::Element* to) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= columns; i += kLanes) {
-    if constexpr (sizeof(From) == 4) {
-      Operand::store(load_as<Floats>(from + i), to + i);
-    } else {
-      Operand::store(widen(load_as<Halves>(from + i)), to + i);
-    }
-  }
-  for (; i < whole_words<Operand>(columns); ++i) {
-    if constexpr (sizeof(From) == 4) {
-      to[i] = Operand::from(i < columns ? from[i] : 0.0f);
-    } else {
-      to[i] = Operand::from(i < columns ? to_float(from[i]) : 0.0f);
-    }
-  }
-}
-
-template <class Operand>
-inline void convert_row(const ConstView& matrix, std::int64_t row, typename Operand::Element* to) {
-  const std::int64_t columns = matrix.dims[1];
-  if (matrix.dtype == DType::kBF16) {
-    convert_row<Operand>(matrix.as<BFloat16>() + row * columns, columns, to);
-  } else {
-    convert_row<Operand>(matrix.as<float>() + row * columns, columns, to);
-  }
-}
-
 // Which elements of a matrix, counted row by row.
 struct Elements {
   std::int64_t first, count;
@@ -76,26 +47,16 @@ struct Elements {
 template <class Operand, class From>
 inline void convert_dropped_row(const From* from, const Elements& elements, const Dropout& dropout,
                                 typename Operand::Element* to) {
-  const auto value = [from](std::int64_t i) {
-    if constexpr (sizeof(From) == 4) {
-      return from[i];
-    } else {
-      return to_float(from[i]);
-    }
-  };
   for_dropout_factors(dropout, elements.first, elements.count,
                       [&](std::int64_t i, const float* factors, std::int64_t count) {
                         std::int64_t j = 0;
                         for (; j + kLanes <= count; j += kLanes) {
-                          const Floats factor = load_as<Floats>(factors + j);
-                          if constexpr (sizeof(From) == 4) {
-                            Operand::store(load_as<Floats>(from + i + j) * factor, to + i + j);
-                          } else {
-                            Operand::store(widen(load_as<Halves>(from + i + j)) * factor,
-                                           to + i + j);
-                          }
+                          Operand::store(read(from + i + j) * load_as<Floats>(factors + j),
+                                         to + i + j);
                         }
-                        for (; j < count; ++j) to[i + j] = Operand::from(value(i + j) * factors[j]);
+                        for (; j < count; ++j) {
+                          to[i + j] = Operand::from(read_one(from + i + j) * factors[j]);
+                        }
                       });
   for (std::int64_t i = elements.count; i < whole_words<Operand>(elements.count); ++i) {
     to[i] = Operand::from(0.0f);
@@ -112,7 +73,7 @@ inline OperandRows<Operand> operand_rows(const ConstView& matrix, void* scratch,
   const std::int64_t stride = whole_words<Operand>(matrix.dims[1]);
   pool.parallel_ranges(matrix.dims[0], 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
-      rows_detail::convert_row<Operand>(matrix, r, out + r * stride);
+      gather_row<Operand>(matrix, r, out + r * stride);
     }
   });
   return {out, stride};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cpu/operand_rows_isa.h"
+#include "kernels/cpu/scratch_carver_isa.h"
 
 namespace reprise::cpu::REPRISE_ISA {
 
@@ -116,37 +117,17 @@ inline void write_tile(const Tile& tile, T* out, std::int64_t stride, const floa
   for (std::int64_t r = 0; r < tile.height; ++r) {
     const float* const sums = tile.sums + r * kPanel;
     T* const to = out + (tile.row + r) * stride + tile.column;
-    const auto value_at = [&](std::int64_t j, float sum) {
-      const float total = bias == nullptr ? sum : sum + bias[tile.column + j];
-      if constexpr (sizeof(T) == 4) {
-        return mode == OutputMode::kAccumulate ? to[j] + total : total;
-      } else {
-        return to_bfloat16(mode == OutputMode::kAccumulate ? to_float(to[j]) + total : total);
-      }
-    };
-    std::int64_t j = 0;
-    for (; j + kLanes <= tile.width; j += kLanes) {
-      Floats values = load_as<Floats>(sums + j);
-      if (bias != nullptr) values += load_as<Floats>(bias + tile.column + j);
-      if constexpr (sizeof(T) == 4) {
-        if (mode == OutputMode::kAccumulate) values = load_as<Floats>(to + j) + values;
-        store_as(values, to + j);
-      } else {
-        if (mode == OutputMode::kAccumulate) values = widen(load_as<Halves>(to + j)) + values;
-        store_as(narrow(values), to + j);
-      }
-    }
-    for (; j < tile.width; ++j) to[j] = value_at(j, sums[j]);
+    for_lanes(0, tile.width, [&](std::int64_t j, std::int64_t count) {
+      Floats values = read(sums + j, count);
+      if (bias != nullptr) values += read(bias + tile.column + j, count);
+      if (mode == OutputMode::kAccumulate) values = read(to + j, count) + values;
+      write(values, to + j, count);
+    });
   }
 }
 
 inline void write_tile(const Tile& tile, const View& out, const float* bias, OutputMode mode) {
-  const std::int64_t stride = out.dims[1];
-  if (out.dtype == DType::kBF16) {
-    write_tile(tile, out.as<BFloat16>(), stride, bias, mode);
-  } else {
-    write_tile(tile, out.as<float>(), stride, bias, mode);
-  }
+  with_elements(out, [&](auto* to) { write_tile(tile, to, out.dims[1], bias, mode); });
 }
 
 }  // namespace reprise::cpu::REPRISE_ISA

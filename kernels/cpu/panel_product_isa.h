@@ -62,6 +62,12 @@ using Bf16Operand = PairOperand;
 using Bf16Operand = RoundedOperand;
 #endif
 
+// Calls run(operand) with an object of the operand's type for a compute type.
+template <class Run>
+inline decltype(auto) with_operand(ComputeType compute, Run&& run) {
+  return compute == ComputeType::kBF16 ? run(Bf16Operand{}) : run(Fp32Operand{});
+}
+
 // Elements of a reduction over `depth`, rounded up to whole words.
 template <class Operand>
 constexpr std::int64_t whole_words(std::int64_t depth) {
@@ -109,36 +115,36 @@ inline void store_columns(Floats sums, const PanelProduct<Operand>& p, std::int6
   }
 }
 
-// Up to kTileRows rows from `row`. Rows that are missing repeat the last one and are not stored:
-// one body for all counts keeps the code, and the time to compile it, small.
-template <class Operand>
+// Up to kRows rows from `row`, kVectors wide. Rows that are missing repeat the last one and are not
+// stored: one body for all counts keeps the code, and the time to compile it, small.
+template <int kRows, int kVectors, class Operand>
 inline void multiply_tile(const PanelProduct<Operand>& p, std::int64_t row, std::int64_t rows,
                           std::int64_t column) {
-  Floats sums[kTileRows][kTileVectors] = {};
-  const typename Operand::Element* a[kTileRows];
-#pragma GCC unroll 6
-  for (int r = 0; r < kTileRows; ++r) a[r] = p.a + (row + (r < rows ? r : rows - 1)) * p.lda;
+  Floats sums[kRows][kVectors] = {};
+  const typename Operand::Element* a[kRows];
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) a[r] = p.a + (row + (r < rows ? r : rows - 1)) * p.lda;
   const typename Operand::Element* panel = p.panel + column * Operand::kStep;
   for (std::int64_t k = 0; k < p.depth; k += Operand::kStep) {
-    Ints b[kTileVectors];
-    for (int v = 0; v < kTileVectors; ++v) {
+    Ints b[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
       b[v] = load_as<Ints>(panel + v * kLanes * Operand::kStep);
     }
     panel += kPanel * Operand::kStep;
-#pragma GCC unroll 6
-    for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
       const Ints broadcast = Ints{} + load_as<std::int32_t>(a[r] + k);
 #pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) {
+      for (int v = 0; v < kVectors; ++v) {
         sums[r][v] = Operand::multiply(sums[r][v], broadcast, b[v]);
       }
     }
   }
-#pragma GCC unroll 6
-  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
     if (r >= rows) break;
 #pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) {
+    for (int v = 0; v < kVectors; ++v) {
       store_columns(sums[r][v], p, row + r, column + v * kLanes);
     }
   }
@@ -149,7 +155,7 @@ template <class Operand>
 inline void multiply_in_vectors(const PanelProduct<Operand>& p, std::int64_t rows) {
   for (std::int64_t row = 0; row < rows; row += kTileRows) {
     for (std::int64_t column = 0; column < p.width; column += kTileVectors * kLanes) {
-      multiply_tile(p, row, rows - row, column);
+      multiply_tile<kTileRows, kTileVectors>(p, row, rows - row, column);
     }
   }
 }

@@ -52,13 +52,6 @@ Contract& Contract::holds(bool condition, const char* reason) {
   return *this;
 }
 
-Contract& Contract::same_dtype(const char* name, const ConstView& view, DType dtype) {
-  if (view.dtype != dtype) {
-    fail(std::string(name) + " must be " + name_of(dtype) + ", is " + name_of(view.dtype));
-  }
-  return *this;
-}
-
 Contract& Contract::apart(const char* name_a, const ConstView& a, const char* name_b,
                           const ConstView& b) {
   if (overlap(a, b)) fail(std::string(name_a) + " and " + name_b + " overlap");

@@ -18,7 +18,6 @@ class Contract {
   Contract& is_float(const char* name, const ConstView& view, const Dims& dims);
   // Any other condition; `reason` is what to say when it does not hold.
   Contract& holds(bool condition, const char* reason);
-  Contract& same_dtype(const char* name, const ConstView& view, DType dtype);
   // Two operands of which one is written share no byte.
   Contract& apart(const char* name_a, const ConstView& a, const char* name_b, const ConstView& b);
   // They share no byte, or are the very same memory with elements of one size.

@@ -68,8 +68,7 @@ Support check(const RopeArgs& args) {
   return contract.holds(seq > 0 && half > 0, "table must not be empty")
       .is("table", args.table, DType::kF32, {seq, half, 2})
       .is_float("x", args.x, {m, args.heads * half * 2})
-      .is_float("y", args.y, args.x.dims)
-      .same_dtype("y", args.y, args.x.dtype)
+      .is("y", args.y, args.x.dtype, args.x.dims)
       .holds(seq > 0 && m % seq == 0, "rows must be a multiple of the table's positions")
       .apart_or_same("x", args.x, "y", args.y)
       .result();
