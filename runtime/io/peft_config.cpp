@@ -2,7 +2,11 @@
 // so is any key that is not known here and is switched on, since it may do so.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <map>
+#include <optional>
+#include <set>
 #include <string_view>
 
 #include "reprise/kernels/error.h"
@@ -77,18 +81,55 @@ void require_plain_lora(const json& config, const std::string& where) {
   }
 }
 
-// "q_proj", or with its parent, "self_attn.q_proj": both mean that module in every layer.
-Projection parse_target(const json& name, const std::string& where) {
+// A module as "target_modules" names it: in every layer or in one.
+struct Target {
+  Projection projection = Projection::kNone;
+  std::optional<std::int64_t> layer;
+};
+
+// The N of "model.layers.N.".
+std::optional<std::int64_t> layer_of(std::string_view module) {
+  constexpr std::string_view kBefore = "model.layers.";
+  if (!module.starts_with(kBefore)) return std::nullopt;
+  std::int64_t layer = 0;
+  const char* const end = module.data() + module.size();
+  const auto [after, error] = std::from_chars(module.data() + kBefore.size(), end, layer);
+  return error == std::errc() && layer >= 0 ? std::optional(layer) : std::nullopt;
+}
+
+// "q_proj", or with its parent, "self_attn.q_proj": both mean that module in every layer. Or its
+// full name, "model.layers.0.self_attn.q_proj".
+Target parse_target(const json& name, const std::string& where) {
   if (name.is_string()) {
     const std::string& text = name.get_ref<const std::string&>();
+    const std::optional<std::int64_t> layer = layer_of(text);
     for (const Projection projection : kAllProjections) {
       const std::string module = module_name(0, projection);
       const std::string with_parent = module.substr(std::string_view("model.layers.0.").size());
-      if (text == name_of(projection) || text == with_parent) return projection;
+      if (text == name_of(projection) || text == with_parent) return {projection, std::nullopt};
+      if (layer && text == module_name(*layer, projection)) return {projection, layer};
     }
   }
   throw InputError(where + ": \"target_modules\" names " + json_excerpt(name) +
                    "; supported are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
+}
+
+// PEFT writes out what "all-linear" stood for in a model of few layers: every module of every layer
+// by its full name. Layers 0 to N may be all there are, and the weights then tell: one that is
+// missing is refused there. Any other choice leaves a layer out.
+void require_first_layers(const std::vector<Target>& targets, const std::string& where) {
+  std::map<Projection, std::set<std::int64_t>> layers;
+  std::int64_t last = 0;
+  for (const Target& target : targets) {
+    if (!target.layer) continue;
+    layers[target.projection].insert(*target.layer);
+    last = std::max(last, *target.layer);
+  }
+  for (const auto& [projection, named] : layers) {
+    if (static_cast<std::int64_t>(named.size()) - 1 == last) continue;
+    throw InputError(where + ": \"target_modules\" names " + std::string(name_of(projection)) +
+                     " in some layers only, which is not supported; only every layer is");
+  }
 }
 
 std::vector<Projection> read_targets(const json& targets, const std::string& where) {
@@ -101,9 +142,12 @@ std::vector<Projection> read_targets(const json& targets, const std::string& whe
     throw InputError(where + ": \"target_modules\" must be a list of modules, found " +
                      json_excerpt(targets));
   }
+  std::vector<Target> parsed;
+  for (const json& name : targets) parsed.push_back(parse_target(name, where));
+  require_first_layers(parsed, where);
   LoraConfig named;
   named.target_modules.clear();
-  for (const json& name : targets) named.target_modules.push_back(parse_target(name, where));
+  for (const Target& target : parsed) named.target_modules.push_back(target.projection);
   std::vector<Projection> ordered;
   for (const Projection projection : kAllProjections) {
     if (named.targets(projection)) ordered.push_back(projection);

@@ -84,6 +84,16 @@ BOOST_AUTO_TEST_CASE(every_key_matches_a_target_and_every_target_is_filled) {
   });
   refused({kKey, "is missing"});
 
+  // Named in layer 0 only, saved in layer 0 only: an adapter of a smaller model.
+  adapter.set("target_modules", {"model.layers.0.self_attn.k_proj"});
+  adapter.rewrite([](SafetensorsEntry& e) {
+    if (e.name.find("layers.0.self_attn.k_proj") == std::string::npos) e.name.clear();
+  });
+  const LoraLayout keys = make_lora_layout(golden_model("qwen2"), read_lora_config(adapter.path()));
+  std::vector<float> of_keys(static_cast<std::size_t>(keys.count));
+  check_refused([&] { read_lora_weights(adapter.path(), keys, of_keys.data()); },
+                {kKey, "is missing"});
+
   LoraConfig less = config;
   less.target_modules = {Projection::kQ, Projection::kV};
   const LoraLayout fewer = make_lora_layout(golden_model("qwen2"), less);

@@ -24,7 +24,22 @@ BOOST_AUTO_TEST_CASE(target_modules_in_each_spelling) {
   };
   refused({"lm_head"}, "names \"lm_head\"");
   refused({"q_proj", 1}, "names 1");
-  refused({"model.layers.0.self_attn.q_proj"}, "names \"model.layers.0");
+  // By their full names, as PEFT writes "all-linear" out for a model of two layers.
+  const auto full = [](int layer, const std::string& module) {
+    return "model.layers." + std::to_string(layer) + "." + module;
+  };
+  const std::string q = "self_attn.q_proj", up = "mlp.up_proj";
+  BOOST_CHECK(targets({full(1, up), full(0, q), full(0, up), full(1, q)}) == q_and_up);
+  BOOST_CHECK(targets({full(0, up), "q_proj"}) == q_and_up);
+  refused({full(1, q)}, "q_proj in some layers only");
+  refused({full(0, q), full(2, q)}, "q_proj in some layers only");
+  refused({full(0, q), full(0, up), full(1, q)}, "up_proj in some layers only");
+  refused({full(0, "q_proj")}, "names \"model.layers.0.q_proj\"");
+  refused({full(0, q), full(0, up), full(1, up)}, "q_proj in some layers only");
+  refused({full(-1, q), full(1, q)}, "names \"model.layers.-1.");
+  refused({"model.layers.00.self_attn.q_proj"}, "names \"model.layers.00.");
+  refused({"model.layers..self_attn.q_proj"}, "names \"model.layers..");
+  refused({"model.layers.99999999999999999999.self_attn.q_proj"}, "names \"model.layers.999");
   refused({"xq_proj"}, "names \"xq_proj\"");
   refused(".*_proj", "pattern \".*_proj\"");
   refused(json::array(), "must be a list");
