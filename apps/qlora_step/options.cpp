@@ -95,7 +95,10 @@ const char* name_in(const Choice<Value> (&choices)[N], Value value) {
   return "?";
 }
 
-constexpr Choice<Device> kDevices[] = {{"cpu", Device::kCpu}, {"reference", Device::kReference}};
+constexpr Choice<Device> kDevices[] = {{"cpu", Device::kCpu},
+                                       {"cuda", Device::kCuda},
+                                       {"emulated", Device::kEmulated},
+                                       {"reference", Device::kReference}};
 constexpr Choice<Schedule> kSchedules[] = {{"constant", Schedule::kConstant},
                                            {"linear", Schedule::kLinear},
                                            {"cosine", Schedule::kCosine}};
@@ -157,16 +160,8 @@ void read_model_and_training(const Values& values, Options& options) {
   }
 }
 
-Device read_device(const Values& values) {
-  const std::string name = values.text("device");
-  if (name == "cuda") {
-    throw UsageError("--device cuda: this build has no code for GPUs; use --device cpu");
-  }
-  return choose(values, "device", kDevices);
-}
-
 void read_machine_and_output(const Values& values, Options& options) {
-  options.device = read_device(values);
+  options.device = choose(values, "device", kDevices);
   if (const std::string mode = values.text("projections"); mode != "separate") {
     throw UsageError("--projections " + mode + " is unknown; the CPU has separate");
   }
@@ -242,8 +237,9 @@ void check_together(const Options& options) {
     throw UsageError("--warmup " + std::to_string(options.warmup) + " must be below --steps " +
                      std::to_string(*options.steps));
   }
-  if (options.device == Device::kReference && options.linear != LinearMode::kFused) {
-    throw UsageError("--device reference has no --linear modes; leave --linear out");
+  if (options.device != Device::kCpu && options.linear != LinearMode::kFused) {
+    throw UsageError("--device " + std::string(name_of(options.device)) +
+                     " has no --linear modes; leave --linear out");
   }
   if (!options.dump.empty() && options.accumulate > 1) {
     throw UsageError("--dump shows one micro-batch; it excludes --accumulate above 1");

@@ -15,7 +15,7 @@
 
 namespace reprise::qlora_step {
 
-enum class Device { kCpu, kReference };
+enum class Device { kCpu, kReference, kCuda, kEmulated };
 const char* name_of(Device device);
 const char* name_of(GraphMode mode);
 

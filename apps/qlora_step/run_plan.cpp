@@ -89,15 +89,25 @@ Isa resolve_isa() {
 }
 
 std::unique_ptr<Backend> make_backend(const RunPlan& plan) {
-  return plan.device == Device::kReference ? make_reference_backend()
-                                           : make_cpu_backend(plan.backend);
+  switch (plan.device) {
+    case Device::kReference:
+      return make_reference_backend();
+    case Device::kCuda:
+      return make_cuda_backend();
+    case Device::kEmulated:
+      return make_emulated_backend();
+    case Device::kCpu:
+      break;
+  }
+  return make_cpu_backend(plan.backend);
 }
 
 RunPlan make_run_plan(const Options& options, const ModelSource& source, const DataShape& data) {
   const bool embedded = options.embedded_default();
   const Isa isa = resolve_isa();
-  const ComputeType compute =
-      options.compute.value_or(isa >= Isa::kAvx512Bf16 ? ComputeType::kBF16 : ComputeType::kF32);
+  const bool device = options.device == Device::kCuda || options.device == Device::kEmulated;
+  const ComputeType compute = options.compute.value_or(
+      device || isa >= Isa::kAvx512Bf16 ? ComputeType::kBF16 : ComputeType::kF32);
   RunPlan plan{
       .model = source.config,
       .source = source.name,

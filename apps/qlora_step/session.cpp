@@ -14,6 +14,7 @@
 #include "reprise/graphs/print.h"
 #include "reprise/kernels/thread_pool.h"
 #include "reprise/runtime/durable_file.h"
+#include "reprise/runtime/place_model.h"
 
 namespace reprise::qlora_step {
 namespace {
@@ -61,10 +62,13 @@ void load(Session& run) {
   if (!options.quiet) {
     for (const std::string& line : run.model.log) run.out << "loading   " << line << "\n";
   }
+  run.model = place_model(std::move(run.model), *run.backend);
   run.trainer = std::make_unique<Trainer>(run.model, run.plan.trainer, *run.backend);
   run.trainer->initialise(options.seed);
   if (!options.adapter.empty()) {
-    read_lora_weights(options.adapter, run.trainer->layout(), run.trainer->lora_params().data());
+    std::vector<float> params = run.trainer->lora_params();
+    read_lora_weights(options.adapter, run.trainer->layout(), params.data());
+    run.trainer->set_lora_params(params);
   }
 }
 
@@ -220,7 +224,7 @@ int run(const Options& options, std::ostream& out, std::ostream& warnings) {
     out << "memory    " << to_string(memory) << std::endl;
   }
   if (options.dry_run) return dry_run(run);
-  require_fits(memory);
+  require_fits(memory, *run.backend);
   require_writable_outputs(options);
   load(run);
   return run_loaded(run);

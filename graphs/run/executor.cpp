@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graphs/ir/kernel_args.h"
+#include "reprise/kernels/float16.h"
 
 namespace reprise {
 
@@ -131,6 +132,7 @@ BoundGraph& BoundGraph::operator=(BoundGraph&&) noexcept = default;
 
 const Graph& BoundGraph::graph() const { return *state_->graph; }
 const GraphPlan& BoundGraph::plan() const { return state_->plan; }
+Backend& BoundGraph::backend() const { return *state_->backend; }
 
 View BoundGraph::view(ValueId id) const {
   return OperandReader(*state_->graph, state_->addresses).view(id);
@@ -155,8 +157,14 @@ std::uint64_t BoundGraph::fingerprint() const {
 
 struct CapturedGraph::State {
   std::vector<std::function<void(const Execution&)>> calls;
+  std::unique_ptr<CapturedWork> device;  // null: the calls are what is replayed
   Backend* backend = nullptr;
   std::uint64_t fingerprint = 0;
+
+  void run_calls() const {
+    const Execution execution = backend->execution();
+    for (const auto& call : calls) call(execution);
+  }
 };
 
 CapturedGraph::CapturedGraph(const BoundGraph& graph) : state_(std::make_unique<State>()) {
@@ -168,6 +176,7 @@ CapturedGraph::CapturedGraph(const BoundGraph& graph) : state_(std::make_unique<
           [args, run = implementation.run](const Execution& execution) { run(args, execution); });
     });
   }
+  state_->device = state_->backend->capture([&] { state_->run_calls(); });
 }
 
 CapturedGraph::~CapturedGraph() = default;
@@ -176,25 +185,43 @@ CapturedGraph& CapturedGraph::operator=(CapturedGraph&&) noexcept = default;
 
 std::size_t CapturedGraph::nodes() const { return state_->calls.size(); }
 
+const std::vector<CapturedNode>& CapturedGraph::device_nodes() const {
+  static const std::vector<CapturedNode> kNone;
+  return state_->device ? state_->device->nodes() : kNone;
+}
+
 void CapturedGraph::replay(const BoundGraph& graph) const {
   if (graph.fingerprint() != state_->fingerprint) {
     throw Error("the captured graph is stale: " + graph.graph().name +
                 " has other memory, implementations or nodes than when it was captured");
   }
-  const Execution execution = state_->backend->execution();
-  for (const auto& call : state_->calls) call(execution);
+  if (state_->device) {
+    state_->device->replay();
+  } else {
+    state_->run_calls();
+  }
+}
+
+Tensor host_copy(Backend& backend, const View& view, const std::string& name) {
+  Tensor tensor = make_tensor(DType::kF32, view.dims, name);
+  auto* out = tensor.view().as<float>();
+  if (view.dtype == DType::kF32) {
+    backend.download(out, view.data, view.bytes());
+    return tensor;
+  }
+  require(view.dtype == DType::kBF16, "only F32 and BF16 values have a copy on the host");
+  std::vector<BFloat16> values(static_cast<std::size_t>(view.count()));
+  backend.download(values.data(), view.data, view.bytes());
+  std::transform(values.begin(), values.end(), out, [](BFloat16 value) { return to_float(value); });
+  return tensor;
 }
 
 namespace {
 
-bool is_finite(const View& view) {
-  const std::int64_t count = view.count();
-  if (view.dtype == DType::kF32) return first_not_finite(view.as<float>(), count) < 0;
-  if (view.dtype != DType::kBF16) return true;
-  const auto* values = view.as<std::uint16_t>();
-  // All exponent bits set: infinity or NaN.
-  return std::none_of(values, values + count,
-                      [](std::uint16_t bits) { return (bits & 0x7f80u) == 0x7f80u; });
+bool is_finite(Backend& backend, const View& view) {
+  if (view.dtype != DType::kF32 && view.dtype != DType::kBF16) return true;
+  const Tensor values = host_copy(backend, view, "values to be searched for NaN");
+  return first_not_finite(values.view().as<float>(), view.count()) < 0;
 }
 
 }  // namespace
@@ -204,7 +231,7 @@ std::string first_not_finite_node(BoundGraph& graph) {
   graph.run_eager([&](std::size_t index) {
     if (!found.empty()) return;
     for (const Operand& operand : operands(graph.graph().nodes[index].op)) {
-      if (operand.writes() && !is_finite(graph.view(operand.value))) {
+      if (operand.writes() && !is_finite(graph.backend(), graph.view(operand.value))) {
         found =
             describe_node(graph.graph(), index) + ": " + graph.graph().value(operand.value).name;
         return;

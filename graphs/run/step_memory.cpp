@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "reprise/kernels/float16.h"
-
 namespace reprise {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;
 
 // Lays values of one kind out one after another in a fresh buffer and binds them.
-Buffer bind_values(const Graph& graph, ValueKind kind, Backend& backend, Bindings& bindings) {
+SharedBlock bind_values(const Graph& graph, ValueKind kind, Backend& backend, Bindings& bindings) {
   std::vector<std::pair<ValueId, std::int64_t>> offsets;
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
@@ -20,9 +18,9 @@ Buffer bind_values(const Graph& graph, ValueKind kind, Backend& backend, Binding
     offsets.emplace_back(ValueId{static_cast<std::int32_t>(i)}, bytes);
     bytes += (value.bytes() + kAlignment - 1) / kAlignment * kAlignment;
   }
-  Buffer buffer = backend.allocate(bytes, "inputs and results of " + graph.name);
-  for (const auto& [id, offset] : offsets) bindings.bind(id, buffer.data() + offset);
-  return buffer;
+  SharedBlock block(bytes, "inputs and results of " + graph.name, backend);
+  for (const auto& [id, offset] : offsets) bindings.bind(id, block.data() + offset);
+  return block;
 }
 
 void bind_model(const StepValues& values, const RunMemory& run, Bindings& bindings) {
@@ -62,9 +60,27 @@ void require_token(std::int64_t id, std::int64_t vocab_size, std::size_t index, 
 
 }  // namespace
 
+SharedBlock::SharedBlock(std::int64_t bytes, const std::string& what, Backend& backend)
+    : device_(backend.allocate(bytes, what)) {
+  if (!backend.host_memory()) host_ = Buffer(bytes, what);
+}
+
+void* SharedBlock::host(const void* address) const {
+  const std::int64_t offset = static_cast<const std::byte*>(address) - device_.data();
+  return (host_.data() != nullptr ? host_.data() : device_.data()) + offset;
+}
+
+void SharedBlock::upload(Backend& backend) const {
+  if (host_.bytes() > 0) backend.upload(device_.data(), host_.data(), host_.bytes());
+}
+
+void SharedBlock::download(Backend& backend) const {
+  if (host_.bytes() > 0) backend.download(host_.data(), device_.data(), host_.bytes());
+}
+
 StepMemory::StepMemory(StepGraph step, GraphPlan plan, const RunMemory& run, std::byte* arena,
                        Backend& backend, StepMemory* inputs_of)
-    : step_(std::make_unique<StepGraph>(std::move(step))) {
+    : step_(std::make_unique<StepGraph>(std::move(step))), run_(run) {
   const StepValues& values = step_->values;
   Bindings bindings(step_->graph);
   bind_model(values, run, bindings);
@@ -77,6 +93,16 @@ StepMemory::StepMemory(StepGraph step, GraphPlan plan, const RunMemory& run, std
   results_ = bind_values(step_->graph, ValueKind::kResult, backend, bindings);
   bound_ = std::make_unique<BoundGraph>(step_->graph, std::move(plan), std::move(bindings), arena,
                                         backend);
+}
+
+StepParams& StepMemory::params() {
+  return *static_cast<StepParams*>(inputs_.host(view(step_->values.step_params).data));
+}
+
+View StepMemory::result(ValueId id) const {
+  View seen = view(id);
+  seen.data = results_.host(seen.data);
+  return seen;
 }
 
 void StepMemory::set_batch(const TokenBatch& batch, std::int64_t vocab_size) {
@@ -92,10 +118,10 @@ void StepMemory::set_batch(const TokenBatch& batch, std::int64_t vocab_size) {
     require_token(batch.input_ids[i], vocab_size, i, "token id");
   }
   std::copy(batch.input_ids.begin(), batch.input_ids.end(),
-            view(step_->values.input_ids).as<std::int32_t>());
+            static_cast<std::int32_t*>(inputs_.host(view(step_->values.input_ids).data)));
   if (!step_->values.labels.present()) return;
   require(batch.labels.size() == tokens, "labels does not have batch * seq elements");
-  auto* shifted = view(step_->values.labels).as<std::int32_t>();
+  auto* shifted = static_cast<std::int32_t*>(inputs_.host(view(step_->values.labels).data));
   const auto seq = static_cast<std::size_t>(shape.seq);
   for (std::size_t i = 0; i < tokens; ++i) {
     const bool last = (i + 1) % seq == 0;  // has no next token within its sequence
@@ -104,25 +130,28 @@ void StepMemory::set_batch(const TokenBatch& batch, std::int64_t vocab_size) {
   }
 }
 
+// Devices load a kernel when it first runs, which a capture does not allow. So everything runs once
+// before, and what that trained is undone.
+void StepMemory::capture() {
+  Backend& backend = bound_->backend();
+  if (!backend.host_memory()) {
+    const std::int64_t bytes = run_.trained.bytes();
+    std::vector<std::byte> before(static_cast<std::size_t>(bytes));
+    backend.download(before.data(), run_.trained.data(), bytes);
+    bound_->run_eager();
+    backend.upload(run_.trained.data(), before.data(), bytes);
+  }
+  captured_ = std::make_unique<CapturedGraph>(*bound_);
+}
+
 void StepMemory::run(GraphMode mode) {
+  inputs_.upload(bound_->backend());
   if (mode == GraphMode::kOff) {
     bound_->run_eager();
     return;
   }
-  if (captured_ == nullptr) captured_ = std::make_unique<CapturedGraph>(*bound_);
+  if (captured_ == nullptr) capture();
   captured_->replay(*bound_);
-}
-
-Tensor fp32_copy(const View& view, const std::string& name) {
-  Tensor tensor = make_tensor(DType::kF32, view.dims, name);
-  auto* out = tensor.view().as<float>();
-  if (view.dtype == DType::kF32) {
-    std::memcpy(out, view.data, static_cast<std::size_t>(view.bytes()));
-  } else {
-    const auto* in = view.as<BFloat16>();
-    for (std::int64_t i = 0; i < view.count(); ++i) out[i] = to_float(in[i]);
-  }
-  return tensor;
 }
 
 }  // namespace reprise

@@ -1,5 +1,6 @@
 // The memory of one step graph besides its arena and its frozen weights: the parameter block, the
-// tokens and the results.
+// tokens and the results. Where the backend's memory is not the host's, the host writes inputs to
+// and reads results from a copy of its own, which goes over as one piece.
 #pragma once
 
 #include "reprise/graphs/executor.h"
@@ -25,37 +26,60 @@ struct RunMemory {
   float* exp_avg_sq() const { return lora_params() + 3 * trained_count; }
 };
 
+// A block in the memory of the backend together with what the host sees of it.
+class SharedBlock {
+ public:
+  SharedBlock() = default;
+  SharedBlock(std::int64_t bytes, const std::string& what, Backend& backend);
+
+  std::byte* data() const { return device_.data(); }
+  // The host's place of an address in the block.
+  void* host(const void* address) const;
+  void upload(Backend& backend) const;
+  void download(Backend& backend) const;
+
+ private:
+  Buffer device_;
+  Buffer host_;  // empty where the backend's memory is the host's
+};
+
 // One graph, ready to run: its inputs and results, bound to an arena.
 class StepMemory {
  public:
   // `inputs_of` shares the parameter block and the losses of another graph (an update's
   // micro-step); null: own ones.
+  // `run` must outlive this.
   StepMemory(StepGraph step, GraphPlan plan, const RunMemory& run, std::byte* arena,
              Backend& backend, StepMemory* inputs_of = nullptr);
 
   const StepGraph& step() const { return *step_; }
   BoundGraph& bound() { return *bound_; }
-  StepParams& params() {
-    return *static_cast<StepParams*>(bound_->view(step_->values.step_params).data);
-  }
+  // Takes effect with the next run.
+  StepParams& params();
+  // Where a value is, in the memory of the backend.
   View view(ValueId id) const { return bound_->view(id); }
+  // What the host sees of a result; as of the last fetch_results().
+  View result(ValueId id) const;
+  void fetch_results() { results_.download(bound_->backend()); }
 
   // Copies tokens and shifted labels in. Throws Error when the shape is another, InputError when an
   // id or a label is outside the vocabulary.
   void set_batch(const TokenBatch& batch, std::int64_t vocab_size);
 
-  // Replays the captured graph, or runs eagerly when `mode` is kOff.
+  // Replays the captured graph, or runs eagerly when `mode` is kOff. The first replay captures.
   void run(GraphMode mode);
+  // Null before the first replay.
+  const CapturedGraph* captured() const { return captured_.get(); }
 
  private:
+  void capture();
+
   std::unique_ptr<StepGraph> step_;  // its address must not change
-  Buffer inputs_;
-  Buffer results_;
+  const RunMemory& run_;
+  SharedBlock inputs_;
+  SharedBlock results_;
   std::unique_ptr<BoundGraph> bound_;
   std::unique_ptr<CapturedGraph> captured_;
 };
-
-// Copies a value of F32 or BF16 into an owned FP32 tensor.
-Tensor fp32_copy(const View& view, const std::string& name);
 
 }  // namespace reprise

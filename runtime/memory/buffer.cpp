@@ -1,5 +1,6 @@
-// Buffers are anonymous mappings: the kernel hands out zero pages when they are first touched, so a
-// large buffer costs nothing before it is used, and all of it returns to the system when released.
+// Buffers of the host are anonymous mappings: the kernel hands out zero pages when they are first
+// touched, so a large buffer costs nothing before it is used, and all of it returns to the system
+// when released.
 #include "reprise/runtime/buffer.h"
 
 #include <sys/mman.h>
@@ -14,7 +15,12 @@
 namespace reprise {
 namespace {
 
-// "1.5 GiB": three significant digits are enough to act upon.
+void unmap(std::byte* data, std::int64_t bytes) noexcept {
+  ::munmap(data, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace
+
 std::string readable_size(std::int64_t bytes) {
   constexpr std::array<const char*, 5> kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   auto amount = static_cast<double>(bytes);
@@ -28,9 +34,7 @@ std::string readable_size(std::int64_t bytes) {
   return text.data();
 }
 
-}  // namespace
-
-Buffer::Buffer(std::int64_t bytes, const std::string& what) : bytes_(bytes) {
+Buffer::Buffer(std::int64_t bytes, const std::string& what) : bytes_(bytes), release_(unmap) {
   require(bytes >= 0, "Buffer for " + what + ": negative size");
   if (bytes == 0) return;
   void* memory = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
@@ -43,7 +47,7 @@ Buffer::Buffer(std::int64_t bytes, const std::string& what) : bytes_(bytes) {
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) ::munmap(data_, static_cast<std::size_t>(bytes_));
+  if (data_ != nullptr) release_(data_, bytes_);
 }
 
 Tensor make_tensor(DType dtype, Dims dims, const std::string& what) {

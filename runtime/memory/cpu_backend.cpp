@@ -1,5 +1,6 @@
 // The backends that run on the host: the optimised ops of the CPU on a pool of workers, and the
 // reference ops on one.
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "reprise/kernels/op_table.h"
 #include "reprise/kernels/thread_pool.h"
 #include "reprise/runtime/backend.h"
+#include "runtime/memory/available_memory.h"
 
 namespace reprise {
 namespace {
@@ -24,6 +26,18 @@ class HostBackend final : public Backend {
   Buffer allocate(std::int64_t bytes, const std::string& what) override {
     return Buffer(bytes, what);
   }
+  std::int64_t available_bytes() override { return available_host_bytes(); }
+  bool host_memory() const override { return true; }
+  void upload(void* device, const void* host, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(device, host, static_cast<std::size_t>(bytes));
+  }
+  void download(void* host, const void* device, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(host, device, static_cast<std::size_t>(bytes));
+  }
+  void fill(void* device, std::uint8_t byte, std::int64_t bytes) override {
+    if (bytes > 0) std::memset(device, byte, static_cast<std::size_t>(bytes));
+  }
+  std::unique_ptr<CapturedWork> capture(const std::function<void()>&) override { return nullptr; }
 
  private:
   std::string name_;

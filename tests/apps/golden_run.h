@@ -27,4 +27,13 @@ std::map<std::string, double> relative_errors(const std::filesystem::path& ours,
 // The losses and gradient norms of a trace.json.
 std::vector<MetricsLine> read_trace(const std::filesystem::path& path);
 
+// The golden run, checked against what torch, PEFT and bitsandbytes recorded.
+void check_golden_run(const GoldenRun& run);
+
+// The run replayed and eager: the same losses, norms and adapter to the bit.
+void check_replay_equals_eager(GoldenRun run);
+
+// The run in bf16 against a naive bf16 evaluation.
+void check_bf16_error(GoldenRun run);
+
 }  // namespace reprise::test

@@ -30,16 +30,16 @@ struct Run {
     trainer.initialise(3);
     // B starts at zero, which would hide whatever A's gradient does.
     Random random(17);
+    std::vector<float> start = params();
     for (const LoraSlot& slot : trainer.layout().slots) {
       for (std::int64_t i = 0; i < slot.b_count(); ++i) {
-        trainer.lora_params()[static_cast<std::size_t>(slot.b_offset + i)] =
+        start[static_cast<std::size_t>(slot.b_offset + i)] =
             static_cast<float>(0.1 * random.normal());
       }
     }
+    trainer.set_lora_params(start);
   }
-  std::vector<float> params() {
-    return {trainer.lora_params().begin(), trainer.lora_params().end()};
-  }
+  std::vector<float> params() const { return trainer.lora_params(); }
 };
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -64,7 +64,7 @@ std::vector<float> trace(Run& run, int steps, std::uint8_t poison) {
   std::vector<float> out;
   for (int i = 0; i < steps; ++i) {
     const TokenBatch batch = random_batch(random, 2, 9, 61);
-    std::memset(run.trainer.arena().data(), poison, run.trainer.arena().size());
+    run.trainer.poison_activations(poison);
     const StepResult result = run.trainer.step({&batch, 1}, changing_rate(i));
     BOOST_TEST_REQUIRE(result.finite);
     out.push_back(static_cast<float>(result.loss));

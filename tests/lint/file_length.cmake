@@ -1,7 +1,7 @@
 # A file has one subject and at most 350 lines.
 include(${CMAKE_CURRENT_LIST_DIR}/source_files.cmake)
 
-source_files(files *.h *.cpp *.cmake *.sh *.py CMakeLists.txt)
+source_files(files *.h *.cpp *.cuh *.cu *.cmake *.sh *.py CMakeLists.txt)
 foreach(file IN LISTS files)
   read_lines(lines ${SOURCE_DIR}/${file})
   list(LENGTH lines count)

@@ -1,5 +1,6 @@
 # One way only: apps -> graphs -> runtime -> kernels. Public headers include public headers only;
-# the plain ops and the CPU's know nothing of each other.
+# the plain ops, the CPU's and CUDA's know nothing of each other, and CUDA's headers stay in the few
+# folders that are about CUDA.
 include(${CMAKE_CURRENT_LIST_DIR}/source_files.cmake)
 
 # Whether a file may include a path, as a regular expression of what it may not.
@@ -10,9 +11,11 @@ function(forbidden_for out file)
     set(private "|^kernels/|^runtime/|^graphs/")
   endif()
   if(file MATCHES "^kernels/reference/")
-    set(result "${upward_from_kernels}|^kernels/cpu/")
+    set(result "${upward_from_kernels}|^kernels/(cpu|cuda|device|simt)/")
   elseif(file MATCHES "^kernels/cpu/")
-    set(result "${upward_from_kernels}|^kernels/reference/")
+    set(result "${upward_from_kernels}|^kernels/(reference|cuda|device|simt)/")
+  elseif(file MATCHES "^kernels/cuda/")
+    set(result "${upward_from_kernels}|^kernels/(reference|cpu|simt)/")
   elseif(file MATCHES "^kernels/")
     set(result "${upward_from_kernels}${private}")
   elseif(file MATCHES "^runtime/")
@@ -27,7 +30,7 @@ function(forbidden_for out file)
   set(${out} "${result}" PARENT_SCOPE)
 endfunction()
 
-source_files(files *.h *.cpp)
+source_files(files *.h *.cpp *.cuh *.cu)
 foreach(file IN LISTS files)
   forbidden_for(forbidden ${file})
   file(STRINGS ${SOURCE_DIR}/${file} includes REGEX "^ *# *include *[\"<]")
@@ -37,6 +40,8 @@ foreach(file IN LISTS files)
       complain("${file} must not include ${path}")
     elseif(path MATCHES "^\\.\\.?/")
       complain("${file} includes ${path}: paths start at the root")
+    elseif(path MATCHES "^(cuda|cublas)" AND NOT file MATCHES "^(kernels|runtime|tests)/(cuda|device|simt)/")
+      complain("${file} must not include ${path}: CUDA stays in the folders cuda, device and simt")
     endif()
   endforeach()
 endforeach()

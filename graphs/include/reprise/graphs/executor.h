@@ -39,11 +39,12 @@ class BoundGraph {
   // Chooses, binds and runs each node in turn. `after` (may be empty) is called after each node.
   void run_eager(const std::function<void(std::size_t node)>& after = {});
 
-  // The view of a value, for the host.
+  // Where a value is, in the memory of the backend.
   View view(ValueId id) const;
 
   const Graph& graph() const;
   const GraphPlan& plan() const;
+  Backend& backend() const;
   // Changes with every address, implementation and node: what a capture depends on.
   std::uint64_t fingerprint() const;
 
@@ -66,12 +67,18 @@ class CapturedGraph {
   // address, another implementation, another node.
   void replay(const BoundGraph& graph) const;
 
+  // Calls that a replay makes: one for each node of our graph.
   std::size_t nodes() const;
+  // What the device's driver says the captured graph consists of; empty on CPUs.
+  const std::vector<CapturedNode>& device_nodes() const;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// The bytes of `view`, which is in the memory of `backend`, as FP32 on the host. F32 and BF16 only.
+Tensor host_copy(Backend& backend, const View& view, const std::string& name);
 
 // Name of the first node whose outputs hold a NaN or infinity when the graph is run eagerly again,
 // "layers.3.q_proj linear_nf4_forward (node 41)", or "" if none does.

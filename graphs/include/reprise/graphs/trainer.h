@@ -62,12 +62,13 @@ struct MemoryReport {
 MemoryReport plan_memory(const ModelConfig& model, const TrainerOptions& options,
                          DType embedding_dtype, const Backend& backend);
 std::string to_string(const MemoryReport& report);
-// Throws DoesNotFit, saying what to reduce, when the total exceeds what the machine has free.
-void require_fits(const MemoryReport& report);
+// Throws DoesNotFit, saying what to reduce, when the total exceeds what `backend` has free.
+void require_fits(const MemoryReport& report, Backend& backend);
 
 class Trainer {
  public:
-  // Plans, allocates, and captures on the first step. `model` and `backend` must outlive this.
+  // Plans, allocates, and captures on the first step. `model` and `backend` must outlive this; the
+  // weights have to be where the backend can read them (place_model.h).
   Trainer(const Model& model, const TrainerOptions& options, Backend& backend);
   ~Trainer();
 
@@ -88,16 +89,22 @@ class Trainer {
   // names of the golden data: loss, logits, grad.*, x.*, y.*, dx.*, dy.*.
   std::vector<std::pair<std::string, Tensor>> dump(const TokenBatch& batch);
 
-  // Everything in it may be overwritten between two steps: a replay reads nothing of the last one.
-  std::span<std::byte> arena();
+  // Overwrites all activations with `byte`. Allowed between two steps: a replay reads nothing of
+  // the last one.
+  void poison_activations(std::uint8_t byte);
 
   const LoraLayout& layout() const;
-  std::span<float> lora_params();
-  std::span<const float> lora_grads() const;
+  // Copies, in the order of layout().
+  std::vector<float> lora_params() const;
+  std::vector<float> lora_grads() const;
+  void set_lora_params(std::span<const float> params);
   std::int64_t steps_done() const;
   // The graph of the step (accumulate == 1) or of the micro-step, with its plan.
   const StepGraph& step_graph() const;
   const GraphPlan& step_plan() const;
+  // What the device's driver says the captured step consists of; empty before the first step and on
+  // CPUs.
+  std::vector<CapturedNode> device_nodes() const;
   MemoryReport memory() const;
 
  private:

@@ -14,6 +14,7 @@
 
 namespace reprise {
 
+class Backend;
 class ThreadPool;
 
 // An owned NF4 matrix.
@@ -49,8 +50,9 @@ struct Model {
   Tensor lm_head;     // like the embedding; not present when tied
   Tensor final_norm;  // F32 [C]
   std::vector<LayerWeights> layers;
-  std::string source;            // for messages: the path, or "seed 1 of shape tiny"
-  std::vector<std::string> log;  // what the user should know about how it was loaded
+  std::string source;              // for messages: the path, or "seed 1 of shape tiny"
+  std::vector<std::string> log;    // what the user should know about how it was loaded
+  const Backend* place = nullptr;  // whose memory the weights are in; null: the host's
 
   ConstView head() const { return lm_head.present() ? lm_head.view() : embedding.view(); }
 };
