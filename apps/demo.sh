@@ -47,7 +47,10 @@ show_results() {
 main() {
   mkdir -p "$work"
   say "Installing"
-  install_packages "${build_packages[@]}" python3 python3-pip
+  if ! install_packages "${build_packages[@]}" python3; then
+    echo "Building needs these packages, and the distribution's registry can't be reached." >&2
+    exit 1
+  fi
   build
   if get_model && get_text; then
     train_real_model

@@ -9,6 +9,9 @@ build_packages=(
   libdnnl-dev                                # oneDNN: the GEMM of --linear dequant and cached
 )
 
+# For the tests alone: the real model (pip), failing writes (strace), formatting.
+test_packages=(python3 python3-pip strace clang-format-14)
+
 # Of the packages named, those that are not installed, one a line.
 missing_packages() {
   local package

@@ -69,12 +69,12 @@ main() {
   local release_only=no
   case "${1:-}" in
     "") ;;
-    --deps-only) install_packages "${build_packages[@]}"; exit ;;
+    --deps-only) install_packages "${build_packages[@]}" "${test_packages[@]}"; exit ;;
     --release-only) release_only=yes ;;
     --help | -h) print_usage; exit ;;
     *) print_usage >&2; exit 2 ;;
   esac
-  install_packages "${build_packages[@]}"
+  install_packages "${build_packages[@]}" "${test_packages[@]}"
   get_model || echo "No model, so the tests that need a real one will be skipped."
   run_tests "$release_only"
   local summary="$passed passed, $failed failed"

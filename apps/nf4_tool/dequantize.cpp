@@ -10,7 +10,7 @@
 #include "reprise/kernels/error.h"
 #include "reprise/kernels/float16.h"
 #include "reprise/kernels/nf4.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 
 namespace reprise::nf4_tool {
 namespace {

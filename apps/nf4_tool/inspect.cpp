@@ -2,7 +2,7 @@
 #include <ostream>
 
 #include "apps/nf4_tool/commands.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 
 namespace reprise::nf4_tool {
 

@@ -7,7 +7,7 @@
 #include "reprise/kernels/error.h"
 #include "reprise/kernels/nf4.h"
 #include "reprise/runtime/durable_file.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 
 namespace reprise::nf4_tool {
 namespace {

@@ -8,7 +8,12 @@ namespace {
 // The one thing a signal handler may write; there is one process, so there is one of it.
 volatile std::sig_atomic_t requested = 0;
 
-void request(int) { requested = 1; }
+// The next signal, whichever of the two, has its default effect.
+void request(int) {
+  requested = 1;
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
 
 }  // namespace
 
@@ -16,8 +21,7 @@ void watch_for_interrupts() {
   struct sigaction action = {};
   action.sa_handler = request;
   sigemptyset(&action.sa_mask);
-  // Reset: the next signal has its default effect. Restart: file operations go on.
-  action.sa_flags = static_cast<int>(SA_RESETHAND | static_cast<unsigned>(SA_RESTART));
+  action.sa_flags = SA_RESTART;  // file operations go on
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }

@@ -1,5 +1,5 @@
-// Ctrl-C (SIGINT) and SIGTERM as a request that the training loop reads between two steps. A second
-// signal ends the program at once.
+// Ctrl-C (SIGINT) and SIGTERM as a request that is read between two steps of training, batches of
+// an evaluation and tokens of a sample. A second signal ends the program at once.
 #pragma once
 
 namespace reprise::qlora_step {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reprise/kernels/error.h"
+#include "reprise/runtime/quoted.h"
 
 namespace reprise::qlora_step {
 
@@ -25,13 +26,20 @@ std::string to_json_line(const StepMetrics& m) {
 MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path) {
   if (path.empty()) return;
   file_.open(path, std::ios::trunc);
-  if (!file_) throw InputError(path.string() + ": cannot be written");
+  if (!file_) throw UsageError(in_quotes(path) + ": cannot be written");
+}
+
+void require_writable_metrics(const std::filesystem::path& path) {
+  // Appending leaves what is there until the first step is done.
+  if (!std::ofstream(path, std::ios::app)) {
+    throw UsageError(in_quotes(path) + ": cannot be written");
+  }
 }
 
 void MetricsFile::write(const StepMetrics& metrics) {
   if (path_.empty()) return;
   file_ << to_json_line(metrics) << std::endl;
-  if (!file_) throw DoesNotFit(path_.string() + ": writing failed; is the disk full?");
+  if (!file_) throw DoesNotFit(in_quotes(path_) + ": writing failed; is the disk full?");
 }
 
 std::int64_t peak_resident_bytes() {

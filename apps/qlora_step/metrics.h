@@ -28,7 +28,7 @@ std::string to_json_line(const StepMetrics& metrics);
 
 class MetricsFile {
  public:
-  // An empty path: nothing is written. Throws InputError when the file can't be created.
+  // An empty path: nothing is written. Throws UsageError when the file can't be created.
   explicit MetricsFile(const std::filesystem::path& path);
   // Throws DoesNotFit when the line did not reach the file.
   void write(const StepMetrics& metrics);
@@ -37,6 +37,10 @@ class MetricsFile {
   std::filesystem::path path_;
   std::ofstream file_;
 };
+
+// Finds out before a run whether MetricsFile could write there; changes nothing but that the file
+// exists. Throws UsageError.
+void require_writable_metrics(const std::filesystem::path& path);
 
 // The most memory that this process has had resident so far; 0 where the kernel does not say.
 std::int64_t peak_resident_bytes();

@@ -16,6 +16,7 @@ namespace po = boost::program_options;
 // Far above every real run, and low enough that products of two of them stay in 64 bits.
 constexpr std::int64_t kMostSteps = 1'000'000'000;
 constexpr std::int64_t kMostTokens = 1 << 20;
+constexpr double kLeastPositive = std::numeric_limits<float>::min();
 constexpr std::int64_t kMostRank = 1024;
 constexpr std::int64_t kMostThreads = 1024;
 
@@ -56,6 +57,17 @@ class Values {
       throw UsageError(message.str());
     }
     return value;
+  }
+  // The same in FP32, which is what the optimiser computes with: a value that FP32 rounds to a
+  // limit is at the limit.
+  float real32(const char* name, double least, double limit) const {
+    const auto value = static_cast<float>(real(name, least, limit));
+    if (static_cast<double>(value) < limit) return value;
+    std::ostringstream message;
+    message.precision(17);
+    message << "--" << name << " " << map_[name].as<double>() << " is " << limit
+            << " in FP32 and must be below it";
+    throw UsageError(message.str());
   }
   std::optional<double> optional_real(const char* name, double least, double limit) const {
     if (map_.count(name) == 0) return std::nullopt;
@@ -147,14 +159,17 @@ void read_model_and_training(const Values& values, Options& options) {
   options.learning_rate = values.optional_real("lr", 0, std::numeric_limits<float>::max());
   options.schedule = choose(values, "schedule", kSchedules);
   options.warmup = values.count("warmup", 0, kMostSteps);
-  options.adamw = {.beta1 = static_cast<float>(values.real("beta1", 0, 1)),
-                   .beta2 = static_cast<float>(values.real("beta2", 0, 1)),
-                   .eps = static_cast<float>(values.real("eps", 0, 1)),
-                   .weight_decay = static_cast<float>(values.real("weight-decay", 0, 1e6))};
-  options.clip = static_cast<float>(values.real("clip", 0, std::numeric_limits<float>::max()));
+  options.adamw = {.beta1 = values.real32("beta1", 0, 1),
+                   .beta2 = values.real32("beta2", 0, 1),
+                   .eps = values.real32("eps", kLeastPositive, 1),
+                   .weight_decay = values.real32("weight-decay", 0, 1e6)};
+  options.clip = values.real32("clip", 0, std::numeric_limits<float>::max());
   options.rank = values.optional_count("rank", 1, kMostRank);
-  options.alpha = values.optional_real("alpha", 0, 1e6);
-  options.dropout = values.optional_real("dropout", 0, 1);
+  options.alpha = values.optional_real("alpha", kLeastPositive, 1e6);
+  if (values.given("dropout")) {
+    options.dropout = values.real("dropout", 0, 1);
+    values.real32("dropout", 0, 1);
+  }
   if (values.given("target-modules")) {
     options.target_modules = parse_modules(values.text("target-modules"));
   }

@@ -162,33 +162,18 @@ void print_plan(std::ostream& out, const RunPlan& plan, const std::string& backe
   out << "\n";
 }
 
-PlannedStep plan_step(const RunPlan& plan, const Backend& backend) {
-  const TrainerOptions& t = plan.trainer;
-  const StepOptions options{
-      .kind = t.shape.accumulate == 1 ? StepKind::kTrain : StepKind::kMicroStep,
-      .shape = t.shape,
-      .compute = t.compute,
-      .embedding_dtype = plan.embedding_dtype,
-      .head_dtype = plan.embedding_dtype,
-      .lora = t.lora,
-      .adamw = t.adamw,
-      .clip = t.clip,
-      .prune = t.prune,
-      .cached = t.linear == LinearMode::kCached};
-  PlannedStep planned{build_step(plan.model, make_lora_layout(plan.model, t.lora), options), {}};
-  planned.plan = make_plan(planned.step.graph, backend.ops(), backend.threads(), Reuse::kReuse);
-  return planned;
-}
-
-void print_kernels(std::ostream& out, const Graph& graph, const GraphPlan& plan) {
-  std::map<std::string, std::map<std::string, std::int64_t>> nodes_of;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    ++nodes_of[op_name(graph.nodes[i].op)][plan.nodes.at(i).implementation];
-  }
-  out << "kernels   " << graph.nodes.size() << " nodes in one graph\n";
-  for (const auto& [op, implementations] : nodes_of) {
-    for (const auto& [name, count] : implementations) {
-      out << "  " << op << ": " << count << " x " << name << "\n";
+void print_kernels(std::ostream& out, const PlannedRun& run) {
+  for (const PlannedGraph& graph : run.graphs) {
+    const std::vector<Node>& nodes = graph.step.graph.nodes;
+    std::map<std::string, std::map<std::string, std::int64_t>> nodes_of;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      ++nodes_of[op_name(nodes[i].op)][graph.plan.nodes.at(i).implementation];
+    }
+    out << "kernels   " << nodes.size() << " nodes in the graph " << graph.step.graph.name << "\n";
+    for (const auto& [op, implementations] : nodes_of) {
+      for (const auto& [name, count] : implementations) {
+        out << "  " << op << ": " << count << " x " << name << "\n";
+      }
     }
   }
 }

@@ -44,14 +44,7 @@ RunPlan make_run_plan(const Options& options, const ModelSource& source, const D
 void print_plan(std::ostream& out, const RunPlan& plan, const std::string& backend,
                 const std::string& data);
 
-// The step as it would be built for these weights, before there are any.
-struct PlannedStep {
-  StepGraph step;
-  GraphPlan plan;
-};
-PlannedStep plan_step(const RunPlan& plan, const Backend& backend);
-
-// For each op its implementations and how many nodes each computes.
-void print_kernels(std::ostream& out, const Graph& graph, const GraphPlan& plan);
+// For each graph and op its implementations and how many nodes each computes.
+void print_kernels(std::ostream& out, const PlannedRun& run);
 
 }  // namespace reprise::qlora_step

@@ -8,6 +8,7 @@
 
 #include "apps/qlora_step/dump_file.h"
 #include "apps/qlora_step/exit_code.h"
+#include "apps/qlora_step/interrupt.h"
 #include "apps/qlora_step/output_folder.h"
 #include "apps/qlora_step/sample.h"
 #include "apps/qlora_step/train_loop.h"
@@ -33,6 +34,7 @@ struct Session {
   std::unique_ptr<const TextModel> text;  // null: the model brings no tokenizer
   TrainingData data;
   RunPlan plan;
+  PlannedRun planned;
   // The trainer refers to the other two.
   std::unique_ptr<Backend> backend;
   Model model;
@@ -47,9 +49,21 @@ std::filesystem::path metrics_path(const Options& options) {
 
 void require_writable_outputs(const Options& options) {
   if (!options.out.empty()) prepare_output_folder(options.out);
-  for (const std::filesystem::path& file :
-       {metrics_path(options), options.graph_out, options.dump}) {
+  for (const std::filesystem::path& file : {options.graph_out, options.dump}) {
     if (!file.empty()) require_writable_file(file);
+  }
+  if (const auto file = metrics_path(options); !file.empty()) require_writable_metrics(file);
+}
+
+// The step in FILE.json; with accumulation that is the micro-step, and the update is in
+// FILE.update.json.
+void write_graphs(const Session& run) {
+  std::filesystem::path path = run.options.graph_out;
+  if (path.empty()) return;
+  for (const PlannedGraph& graph : run.planned.graphs) {
+    write_graph(path, graph.step.graph, graph.plan);
+    if (!run.options.quiet) run.out << "graph     " << path.string() << "\n";
+    path.replace_extension(".update" + path.extension().string());
   }
 }
 
@@ -73,23 +87,21 @@ void load(Session& run) {
 }
 
 int dry_run(const Session& run) {
-  const std::filesystem::path& file = run.options.graph_out;
-  const PlannedStep planned = plan_step(run.plan, *run.backend);
-  print_kernels(run.out, planned.step.graph, planned.plan);
-  if (!file.empty()) {
-    write_graph(file, planned.step.graph, planned.plan);
-    run.out << "graph     " << file.string() << "\n";
-  }
+  print_kernels(run.out, run.planned);
+  write_graphs(run);
+  require_fits(run.planned.memory, *run.backend);
+  run.out << "fits      yes\n";
   return kExitDone;
 }
 
-// Mean loss of a target token; nothing without evaluation data.
+// Mean loss of a target token; nothing without evaluation data, or when interrupted.
 std::optional<double> evaluate(Trainer& trainer, const std::vector<TokenBatch>& batches) {
   EvaluationResult sum;
   for (const TokenBatch& batch : batches) {
     const EvaluationResult part = trainer.evaluate(batch);
     sum.nll_sum += part.nll_sum;
     sum.target_tokens += part.target_tokens;
+    if (interrupt_requested()) return std::nullopt;
   }
   if (sum.target_tokens == 0) return std::nullopt;
   return sum.nll_sum / static_cast<double>(sum.target_tokens);
@@ -97,6 +109,7 @@ std::optional<double> evaluate(Trainer& trainer, const std::vector<TokenBatch>& 
 
 void print_samples(const Session& run, const char* when) {
   for (const std::string& prompt : run.options.samples) {
+    if (interrupt_requested()) return;
     run.out << "sample    (" << when << ") " << prompt << "\n"
             << answer(*run.trainer, *run.text, prompt, run.options.sample_tokens) << "\n";
   }
@@ -130,9 +143,16 @@ int finish(const Session& run, const LoopResult& result) {
     run.out << "interrupted after step " << result.steps << " of " << wanted << "; " << kept
             << "\n";
     if (saved) {
-      run.out << "to go on: the same options with --adapter " << adapter << " --steps "
-              << wanted - result.steps << " (the optimiser's moments start anew)\n";
+      const std::int64_t left = wanted - result.steps;
+      run.out << "to go on: the same options, but with --adapter " << adapter << " --out "
+              << run.options.out.string() << "-2 --steps " << left << " --warmup "
+              << std::min(run.plan.schedule.warmup, left - 1)
+              << " (schedule, data and the optimiser's moments start anew)\n";
     }
+    return kExitInterrupted;
+  }
+  if (interrupt_requested()) {
+    run.out << "interrupted after training, which is complete; " << kept << "\n";
     return kExitInterrupted;
   }
   return kExitDone;
@@ -168,7 +188,7 @@ int train_and_report(Session& run) {
   const LoopResult result = train_and_save(run);
   if (result.ending == Ending::kComplete) {
     evaluation.after = evaluate(*run.trainer, held_out);
-    if (evaluation.after) {
+    if (evaluation.before && evaluation.after) {
       run.out << "eval      " << fixed(*evaluation.before, 4) << " -> "
               << fixed(*evaluation.after, 4) << "\n";
     }
@@ -185,10 +205,7 @@ int run_loaded(Session& run) {
   if (!options.eval_nll.empty()) {
     return print_nll(*run.trainer, *run.text, options.eval_nll, run.data.shape.seq, run.out);
   }
-  if (!options.graph_out.empty()) {
-    write_graph(options.graph_out, run.trainer->step_graph().graph, run.trainer->step_plan());
-    if (!options.quiet) run.out << "graph     " << options.graph_out.string() << "\n";
-  }
+  write_graphs(run);
   if (!options.out.empty()) {
     write_text(options.out / "config.json", config_json(options, run.plan));
   }
@@ -208,6 +225,7 @@ int run(const Options& options, std::ostream& out, std::ostream& warnings) {
               .text = text_model(options),
               .data = {},
               .plan = {},
+              .planned = {},
               .backend = {},
               .model = {},
               .trainer = {}};
@@ -217,8 +235,10 @@ int run(const Options& options, std::ostream& out, std::ostream& warnings) {
   run.data = training_data(options, source.config, run.text.get());
   run.plan = make_run_plan(options, source, run.data.shape);
   run.backend = make_backend(run.plan);
-  const MemoryReport memory =
-      plan_memory(run.plan.model, run.plan.trainer, run.plan.embedding_dtype, *run.backend);
+  run.planned = plan_run(run.plan.model, run.plan.trainer, run.plan.embedding_dtype, *run.backend,
+                         {.evaluation = !options.eval_data.empty() || !options.eval_nll.empty(),
+                          .dump = !options.dump.empty()});
+  const MemoryReport& memory = run.planned.memory;
   if (!options.quiet) {
     print_plan(out, run.plan, run.backend->name(), run.data.description);
     out << "memory    " << to_string(memory) << std::endl;

@@ -1,11 +1,10 @@
 #include "apps/qlora_step/text_model.h"
 
-#include <fstream>
-#include <iterator>
 #include <ostream>
 
 #include "apps/qlora_step/exit_code.h"
 #include "reprise/runtime/gguf.h"
+#include "reprise/runtime/mapped_file.h"
 
 namespace reprise::qlora_step {
 
@@ -21,12 +20,9 @@ std::unique_ptr<const TextModel> text_model(const Options& options) {
 }
 
 std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file || std::filesystem::is_directory(path)) {
-    throw InputError(path.string() + ": cannot be read");
-  }
-  return text;
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 int print_tokens(const TextModel& text, const std::filesystem::path& file, std::ostream& out) {

@@ -51,6 +51,11 @@ LoopResult train(Trainer& trainer, const TrainingData& data, const ScheduleOptio
     }
     const Clock::time_point begin = Clock::now();
     const StepResult done = trainer.step(batches, metrics.learning_rate);
+    if (step == 1 && !trainer.eager_reason().empty()) {
+      outputs.progress.finish();
+      outputs.warnings << "warning: --graph auto: the step runs eagerly, as it could not be "
+                       << "captured: " << trainer.eager_reason() << std::endl;
+    }
     metrics.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     metrics.loss = done.loss;
     metrics.grad_norm = done.grad_norm;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "graphs/ir/attributes.h"
 #include "reprise/runtime/durable_file.h"
 
 namespace reprise {
@@ -42,7 +43,10 @@ std::string projection_of(const Node& node) {
 nlohmann::json node_json(const Graph& graph, const GraphPlan& plan, std::size_t index) {
   const Node& node = graph.nodes[index];
   nlohmann::json reads = nlohmann::json::array(), writes = nlohmann::json::array();
-  nlohmann::json shapes = nlohmann::json::object();
+  nlohmann::json shapes = nlohmann::json::object(), constants = nlohmann::json::object();
+  for (const Attribute& attribute : attributes(node.op)) {
+    constants[attribute.name] = attribute.value;
+  }
   for (const Operand& operand : operands(node.op)) {
     const Value& value = graph.value(operand.value);
     if (operand.reads()) reads.push_back(value.name);
@@ -55,6 +59,7 @@ nlohmann::json node_json(const Graph& graph, const GraphPlan& plan, std::size_t 
                       {"layer", nullptr},
                       {"projection", nullptr},
                       {"shapes", shapes},
+                      {"attributes", constants},
                       {"implementation", plan.nodes[index].implementation},
                       {"scratch_bytes", plan.nodes[index].scratch_bytes},
                       {"reads", reads},

@@ -2,10 +2,9 @@
 #include "reprise/graphs/executor.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <utility>
 
+#include "graphs/ir/attributes.h"
 #include "graphs/ir/kernel_args.h"
 #include "reprise/kernels/float16.h"
 
@@ -17,7 +16,7 @@ struct BoundGraph::State {
   Addresses addresses;
   std::byte* arena;
   Backend* backend;
-  std::uint64_t memory_print;  // of all addresses and implementations, which never change here
+  std::uint64_t fingerprint;
 
   // Calls visit(args, implementation) with everything that node `index` runs with.
   template <class Visit>
@@ -97,11 +96,22 @@ class Fingerprint {
   std::uint64_t hash_ = 0xcbf29ce484222325u;
 };
 
-std::uint64_t fingerprint_of(const GraphPlan& plan, const Addresses& addresses,
-                             const std::byte* arena, const Backend* backend) {
-  Fingerprint print;
+void add_nodes(Fingerprint& print, const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    print.add(node.op.index());
+    for (const Operand& operand : operands(node.op)) {
+      print.add(operand.value.index);
+      const Value& value = graph.value(operand.value);
+      print.add(value.dtype);
+      for (int axis = 0; axis < value.dims.rank(); ++axis) print.add(value.dims[axis]);
+    }
+    for (const Attribute& attribute : attributes(node.op)) print.add(attribute.value);
+  }
+}
+
+void add_memory(Fingerprint& print, const GraphPlan& plan, const Addresses& addresses,
+                const std::byte* arena) {
   print.add(arena);
-  print.add(backend);
   for (const void* address : addresses.data) print.add(address);
   for (const Nf4View& weight : addresses.nf4) {
     print.add(weight.packed);
@@ -111,7 +121,6 @@ std::uint64_t fingerprint_of(const GraphPlan& plan, const Addresses& addresses,
     print.add(node.implementation.data(), node.implementation.size());
     print.add(node.scratch_offset);
   }
-  return print.value();
 }
 
 }  // namespace
@@ -121,9 +130,12 @@ BoundGraph::BoundGraph(const Graph& graph, GraphPlan plan, Bindings bindings, st
   require(plan.nodes.size() == graph.nodes.size(), "the plan is of another graph");
   Addresses addresses = resolve(graph, plan, bindings, arena);
   require_bound(graph, addresses);
-  const std::uint64_t print = fingerprint_of(plan, addresses, arena, &backend);
+  Fingerprint print;
+  add_memory(print, plan, addresses, arena);
+  print.add<const Backend*>(&backend);
+  add_nodes(print, graph);
   state_ = std::make_unique<State>(
-      State{&graph, std::move(plan), std::move(addresses), arena, &backend, print});
+      State{&graph, std::move(plan), std::move(addresses), arena, &backend, print.value()});
 }
 
 BoundGraph::~BoundGraph() = default;
@@ -148,12 +160,7 @@ void BoundGraph::run_eager(const std::function<void(std::size_t node)>& after) {
   }
 }
 
-std::uint64_t BoundGraph::fingerprint() const {
-  Fingerprint print;
-  print.add(state_->memory_print);
-  print.add(state_->graph->nodes.size());
-  return print.value();
-}
+std::uint64_t BoundGraph::fingerprint() const { return state_->fingerprint; }
 
 struct CapturedGraph::State {
   std::vector<std::function<void(const Execution&)>> calls;

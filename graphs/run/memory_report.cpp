@@ -20,7 +20,7 @@ std::string mib(std::int64_t bytes) {
 std::string to_string(const MemoryReport& report) {
   return "weights " + mib(report.weights) + ", adapters " + mib(report.adapters) + ", optimiser " +
          mib(report.optimizer) + ", activations " + mib(report.activations) + ", scratch " +
-         mib(report.scratch) + ", total " + mib(report.total());
+         mib(report.scratch) + ", other " + mib(report.other) + ", total " + mib(report.total());
 }
 
 void require_fits(const MemoryReport& report, Backend& backend) {

@@ -58,6 +58,10 @@ void require_token(std::int64_t id, std::int64_t vocab_size, std::size_t index, 
   }
 }
 
+bool starts_sequence(std::size_t token, const StepShape& shape) {
+  return token % static_cast<std::size_t>(shape.seq) == 0;
+}
+
 }  // namespace
 
 SharedBlock::SharedBlock(std::int64_t bytes, const std::string& what, Backend& backend)
@@ -105,7 +109,7 @@ View StepMemory::result(ValueId id) const {
   return seen;
 }
 
-void StepMemory::set_batch(const TokenBatch& batch, std::int64_t vocab_size) {
+void StepMemory::require_batch(const TokenBatch& batch, std::int64_t vocab_size) const {
   const StepShape& shape = step_->options.shape;
   if (batch.batch != shape.batch || batch.seq != shape.seq) {
     throw Error("the graph is built for " + std::to_string(shape.batch) + "x" +
@@ -117,16 +121,27 @@ void StepMemory::set_batch(const TokenBatch& batch, std::int64_t vocab_size) {
   for (std::size_t i = 0; i < tokens; ++i) {
     require_token(batch.input_ids[i], vocab_size, i, "token id");
   }
+  if (!step_->values.labels.present()) return;
+  require(batch.labels.size() == tokens, "labels does not have batch * seq elements");
+  for (std::size_t i = 0; i < tokens; ++i) {
+    if (batch.labels[i] != kIgnoredLabel && !starts_sequence(i, shape)) {
+      require_token(batch.labels[i], vocab_size, i, "label");
+    }
+  }
+}
+
+void StepMemory::set_batch(const TokenBatch& batch, std::int64_t vocab_size) {
+  require_batch(batch, vocab_size);
   std::copy(batch.input_ids.begin(), batch.input_ids.end(),
             static_cast<std::int32_t*>(inputs_.host(view(step_->values.input_ids).data)));
   if (!step_->values.labels.present()) return;
-  require(batch.labels.size() == tokens, "labels does not have batch * seq elements");
   auto* shifted = static_cast<std::int32_t*>(inputs_.host(view(step_->values.labels).data));
-  const auto seq = static_cast<std::size_t>(shape.seq);
+  const StepShape& shape = step_->options.shape;
+  const auto tokens = static_cast<std::size_t>(shape.tokens());
   for (std::size_t i = 0; i < tokens; ++i) {
-    const bool last = (i + 1) % seq == 0;  // has no next token within its sequence
+    // The last token of a sequence has no next one.
+    const bool last = i + 1 == tokens || starts_sequence(i + 1, shape);
     shifted[i] = last ? kIgnoredLabel : batch.labels[i + 1];
-    if (shifted[i] != kIgnoredLabel) require_token(shifted[i], vocab_size, i + 1, "label");
   }
 }
 
@@ -146,12 +161,19 @@ void StepMemory::capture() {
 
 void StepMemory::run(GraphMode mode) {
   inputs_.upload(bound_->backend());
-  if (mode == GraphMode::kOff) {
-    bound_->run_eager();
-    return;
+  if (mode != GraphMode::kOff && captured_ == nullptr && eager_reason_.empty()) {
+    try {
+      capture();
+    } catch (const Error& error) {
+      if (mode == GraphMode::kRequired) throw;
+      eager_reason_ = error.what();
+    }
   }
-  if (captured_ == nullptr) capture();
-  captured_->replay(*bound_);
+  if (captured_ != nullptr && mode != GraphMode::kOff) {
+    captured_->replay(*bound_);
+  } else {
+    bound_->run_eager();
+  }
 }
 
 }  // namespace reprise

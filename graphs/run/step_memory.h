@@ -62,12 +62,16 @@ class StepMemory {
   View result(ValueId id) const;
   void fetch_results() { results_.download(bound_->backend()); }
 
-  // Copies tokens and shifted labels in. Throws Error when the shape is another, InputError when an
-  // id or a label is outside the vocabulary.
+  // Throws Error when the shape is another, InputError when an id or a label is outside the
+  // vocabulary.
+  void require_batch(const TokenBatch& batch, std::int64_t vocab_size) const;
+  // Copies tokens and shifted labels in, after require_batch().
   void set_batch(const TokenBatch& batch, std::int64_t vocab_size);
 
-  // Replays the captured graph, or runs eagerly when `mode` is kOff. The first replay captures.
+  // Replays the captured graph, or runs eagerly when `mode` is kOff, or kAuto and the capture
+  // failed. The first replay captures.
   void run(GraphMode mode);
+  const std::string& eager_reason() const { return eager_reason_; }
   // Null before the first replay.
   const CapturedGraph* captured() const { return captured_.get(); }
 
@@ -80,6 +84,7 @@ class StepMemory {
   SharedBlock results_;
   std::unique_ptr<BoundGraph> bound_;
   std::unique_ptr<CapturedGraph> captured_;
+  std::string eager_reason_;  // why it could not be captured
 };
 
 }  // namespace reprise

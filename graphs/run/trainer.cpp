@@ -27,7 +27,11 @@ StepResult Trainer::step(std::span<const TokenBatch> micro_batches, double learn
   require(static_cast<std::int64_t>(micro_batches.size()) == accumulate,
           "step() takes as many micro-batches as --accumulate says");
   StepResult result;
-  for (const TokenBatch& batch : micro_batches) result.target_tokens += batch.target_tokens();
+  for (const TokenBatch& batch : micro_batches) {
+    // All of them before any runs: a step is done whole or not at all.
+    s.main->require_batch(batch, s.model.config.vocab_size);
+    result.target_tokens += batch.target_tokens();
+  }
   const double scale =
       result.target_tokens > 0 ? 1.0 / static_cast<double>(result.target_tokens) : 0.0;
   s.main->params() = {.step = s.steps_done + 1,
@@ -71,6 +75,8 @@ EvaluationResult Trainer::evaluate(const TokenBatch& batch) {
   }
   return result;
 }
+
+std::int64_t Trainer::longest_sequence() const { return state_->run.rope_positions; }
 
 std::vector<float> Trainer::next_logits(std::span<const std::int32_t> tokens) {
   State& s = *state_;
@@ -156,11 +162,11 @@ std::int64_t Trainer::steps_done() const { return state_->steps_done; }
 const StepGraph& Trainer::step_graph() const { return state_->main->step(); }
 const GraphPlan& Trainer::step_plan() const { return state_->main->bound().plan(); }
 
+std::string Trainer::eager_reason() const { return state_->main->eager_reason(); }
+
 std::vector<CapturedNode> Trainer::device_nodes() const {
   const CapturedGraph* captured = state_->main->captured();
   return captured != nullptr ? captured->device_nodes() : std::vector<CapturedNode>{};
 }
-
-MemoryReport Trainer::memory() const { return state_->memory(); }
 
 }  // namespace reprise

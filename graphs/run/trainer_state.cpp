@@ -2,55 +2,10 @@
 
 #include <algorithm>
 
+#include "graphs/run/step_options.h"
 #include "reprise/kernels/float16.h"
 
 namespace reprise {
-namespace {
-
-StepOptions step_options(const TrainerOptions& options, StepKind kind, DType embedding_dtype,
-                         DType head_dtype) {
-  return {.kind = kind,
-          .shape = options.shape,
-          .compute = options.compute,
-          .embedding_dtype = embedding_dtype,
-          .head_dtype = head_dtype,
-          .lora = options.lora,
-          .adamw = options.adamw,
-          .clip = options.clip,
-          .prune = options.prune,
-          .cached = options.linear == LinearMode::kCached};
-}
-
-StepKind main_kind(const TrainerOptions& options) {
-  return options.shape.accumulate == 1 ? StepKind::kTrain : StepKind::kMicroStep;
-}
-
-std::int64_t cached_bytes(const ModelConfig& model, const TrainerOptions& options) {
-  if (options.linear != LinearMode::kCached) return 0;
-  return model.projection_weights() * size_of(activation_dtype(options.compute));
-}
-
-MemoryReport report_of(const GraphPlan& plan, std::int64_t weights, std::int64_t lora_count) {
-  const std::int64_t flat = lora_count * size_of(DType::kF32);
-  return {.weights = weights,
-          .adapters = 2 * flat,
-          .optimizer = 2 * flat,
-          .activations = plan.activation_bytes,
-          .scratch = plan.arena_bytes - std::min(plan.arena_bytes, plan.activation_bytes)};
-}
-
-}  // namespace
-
-MemoryReport plan_memory(const ModelConfig& model, const TrainerOptions& options,
-                         DType embedding_dtype, const Backend& backend) {
-  const LoraLayout layout = make_lora_layout(model, options.lora);
-  const StepGraph step = build_step(
-      model, layout, step_options(options, main_kind(options), embedding_dtype, embedding_dtype));
-  const GraphPlan plan = make_plan(step.graph, backend.ops(), backend.threads(), Reuse::kReuse);
-  return report_of(plan, weight_bytes(model, embedding_dtype) + cached_bytes(model, options),
-                   layout.count);
-}
-
 Trainer::State::State(const Model& frozen, const TrainerOptions& wanted, Backend& place)
     : model(frozen), options(wanted), backend(place) {
   require(model.place == (backend.host_memory() ? nullptr : &backend),
@@ -69,8 +24,8 @@ Trainer::State::State(const Model& frozen, const TrainerOptions& wanted, Backend
 
 StepGraph Trainer::State::build(const TrainerOptions& with, StepKind kind) const {
   const DType head_dtype = model.lm_head.present() ? model.lm_head.dtype : model.embedding.dtype;
-  StepGraph step =
-      build_step(model.config, layout, step_options(with, kind, model.embedding.dtype, head_dtype));
+  StepGraph step = build_step(model.config, layout,
+                              step_options(with, kind, {model.embedding.dtype, head_dtype}));
   for (std::size_t l = 0; l < step.values.layers.size(); ++l) {
     for (std::size_t p = 0; p < kProjections; ++p) {
       const auto id = static_cast<std::size_t>(step.values.layers[l].weight[p].index);
@@ -183,18 +138,6 @@ void Trainer::State::zero_grads() {
   backend.fill(run.lora_grads(), 0, layout.count * size_of(DType::kF32));
 }
 
-MemoryReport Trainer::State::memory() const {
-  std::int64_t weights = model.embedding.buffer.bytes() + model.lm_head.buffer.bytes() +
-                         model.final_norm.buffer.bytes();
-  for (const LayerWeights& layer : model.layers) {
-    weights += layer.input_norm.buffer.bytes() + layer.post_attention_norm.buffer.bytes();
-    for (const Nf4Weight& weight : layer.projections) weights += weight.bytes();
-    for (const Tensor& bias : layer.biases) weights += bias.buffer.bytes();
-  }
-  return report_of(main->bound().plan(), weights + cached_bytes(model.config, options),
-                   layout.count);
-}
-
 std::string Trainer::State::name_bad_node(std::span<const TokenBatch> micro_batches) {
   // Nothing was updated, so running the graph again meets the same values.
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
@@ -202,8 +145,12 @@ std::string Trainer::State::name_bad_node(std::span<const TokenBatch> micro_batc
     main->set_batch(micro_batches[i], model.config.vocab_size);
     main->params().micro_step = static_cast<std::int32_t>(i);
     std::string found = first_not_finite_node(main->bound());
-    if (!found.empty()) return found;
+    if (!found.empty()) {
+      zero_grads();  // with accumulation the next step would add to what is not finite
+      return found;
+    }
   }
+  zero_grads();
   return "the sum of the gradients";
 }
 

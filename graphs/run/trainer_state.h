@@ -46,7 +46,6 @@ struct Trainer::State {
   // Runs a step that was not finite once more, to find the first value that is not.
   std::string name_bad_node(std::span<const TokenBatch> micro_batches);
   void zero_grads();
-  MemoryReport memory() const;
 
  private:
   void make_rope_table();

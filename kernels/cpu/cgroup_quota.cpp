@@ -4,7 +4,8 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <string>
+
+#include "reprise/kernels/cgroup.h"
 
 namespace reprise::cpu {
 namespace {
@@ -21,41 +22,12 @@ double group_quota(const std::filesystem::path& group) {
   return kNoQuota;
 }
 
-// The group and its parents up to and including `mount`.
-double smallest_quota(const std::filesystem::path& mount, const std::filesystem::path& group) {
-  double quota = group_quota(mount);
-  std::filesystem::path path = mount;
-  for (const std::filesystem::path& part : group.relative_path()) {
-    path /= part;
-    quota = std::min(quota, group_quota(path));
-  }
-  return quota;
-}
-
-bool names_cpu(const std::string& controllers) {
-  return ("," + controllers + ",").find(",cpu,") != std::string::npos;
-}
-
 }  // namespace
 
 int cgroup_cpu_limit(const std::filesystem::path& root) {
-  const std::filesystem::path mount = root / "sys/fs/cgroup";
-  // Lines of /proc/self/cgroup are "id:controllers:path"; version 2 has no controllers.
-  std::ifstream file(root / "proc/self/cgroup");
   double quota = kNoQuota;
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::filesystem::path group = line.substr(second + 1);
-    if (controllers.empty()) {
-      quota = std::min(quota, smallest_quota(mount, group));
-    } else if (names_cpu(controllers)) {
-      for (const char* folder : {"cpu", "cpu,cpuacct"}) {
-        quota = std::min(quota, smallest_quota(mount / folder, group));
-      }
-    }
+  for (const std::filesystem::path& group : cgroup_folders(root, "cpu")) {
+    quota = std::min(quota, group_quota(group));
   }
   if (quota == kNoQuota) return 0;
   return std::max(1, static_cast<int>(std::min(std::floor(quota), 1e6)));

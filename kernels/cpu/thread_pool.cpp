@@ -9,6 +9,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -82,6 +84,12 @@ struct ThreadPool::State {
     }
   }
 
+  void stop() {
+    stopping = true;
+    start_generation();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void start_generation() {
     {
       const std::lock_guard lock(mutex);
@@ -96,15 +104,17 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   state_->threads = threads;
   state_->spins = threads <= available_threads() ? kSpins : 0;
   for (int worker = 1; worker < threads; ++worker) {
-    state_->workers.emplace_back([state = state_.get(), worker] { state->work(worker); });
+    try {
+      state_->workers.emplace_back([state = state_.get(), worker] { state->work(worker); });
+    } catch (const std::system_error& error) {
+      state_->stop();
+      throw DoesNotFit("thread " + std::to_string(worker + 1) + " of " + std::to_string(threads) +
+                       " cannot be started: " + error.what() + "; reduce --threads");
+    }
   }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stopping = true;
-  state_->start_generation();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { state_->stop(); }
 
 int ThreadPool::threads() const { return state_->threads; }
 

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "reprise/kernels/error.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/checked.h"
-#include "runtime/io/quoted.h"
 #include "runtime/io/strict_json.h"
 
 namespace reprise {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/temporary_name.h"
 #include "runtime/io/write_errors.h"
 
@@ -26,6 +26,7 @@ DurableFile::DurableFile(const std::filesystem::path& target, std::int64_t bytes
   if (target_name_.empty() || target_name_ == "." || target_name_ == "..") {
     throw UsageError(in_quotes(target_) + ": is not the name of a file");
   }
+  temporary_name_ = make_temporary_name();  // before anything is open: it may throw
   const std::filesystem::path parent = target_.has_parent_path() ? target_.parent_path() : ".";
   folder_ = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_ < 0) fail("open the folder", errno);
@@ -43,7 +44,6 @@ DurableFile::DurableFile(const std::filesystem::path& target, std::int64_t bytes
   }
   // The kernel applies the umask to this mode, which could not be read without changing it.
   const mode_t mode = exists ? old.st_mode & 0666 : 0666;
-  temporary_name_ = make_temporary_name();
   file_ = ::openat(folder_, temporary_name_.c_str(),
                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   if (file_ < 0) fail("create a temporary file beside it", errno);

@@ -13,7 +13,7 @@
 
 #include "reprise/runtime/durable_file.h"
 #include "reprise/runtime/mapped_file.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/temporary_name.h"
 #include "runtime/io/write_errors.h"
 
@@ -108,10 +108,13 @@ class StagingFolder {
 
 bool holds_only(const fs::path& folder, const std::vector<FileContent>& files) {
   std::error_code unreadable;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
+  fs::directory_iterator entry(folder, unreadable);
+  for (; !unreadable && entry != fs::directory_iterator(); entry.increment(unreadable)) {
     bool known = false;
-    for (const FileContent& file : files) known |= entry.path().filename() == file.name;
-    if (!known || !entry.is_regular_file() || entry.is_symlink()) return false;
+    for (const FileContent& file : files) known |= entry->path().filename() == file.name;
+    std::error_code gone;
+    const fs::file_status status = entry->symlink_status(gone);
+    if (!known || gone || !fs::is_regular_file(status)) return false;
   }
   return !unreadable;
 }
@@ -212,7 +215,10 @@ void replace_folder_files(const fs::path& folder, const std::vector<FileContent>
     return sync_parent(target, parent);
   }
   struct stat old {};
-  if (::stat(target.c_str(), &old) == 0) ::chmod(staging.path().c_str(), old.st_mode & 07777);
+  if (::stat(target.c_str(), &old) == 0 &&
+      ::chmod(staging.path().c_str(), old.st_mode & 07777) != 0) {
+    fail(target, "give the new folder its mode", errno);
+  }
   if (::renameat2(AT_FDCWD, staging.path().c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) !=
       0) {
     staging.remove();  // no such call here, or the folder is a mount point

@@ -6,8 +6,8 @@
 #include "reprise/kernels/error.h"
 #include "reprise/kernels/float16.h"
 #include "reprise/runtime/gguf.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/gguf_types.h"
-#include "runtime/io/quoted.h"
 
 namespace reprise {
 namespace {

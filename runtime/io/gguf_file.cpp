@@ -3,9 +3,9 @@
 
 #include "reprise/kernels/error.h"
 #include "reprise/runtime/gguf.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/checked.h"
 #include "runtime/io/gguf_parse.h"
-#include "runtime/io/quoted.h"
 
 namespace reprise {
 namespace {

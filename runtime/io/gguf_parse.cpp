@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "reprise/kernels/error.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/checked.h"
 #include "runtime/io/gguf_types.h"
-#include "runtime/io/quoted.h"
 
 namespace reprise {
 namespace {

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "reprise/kernels/error.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 
 namespace reprise {
 namespace {

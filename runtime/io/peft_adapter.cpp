@@ -9,9 +9,9 @@
 #include "reprise/kernels/nf4.h"
 #include "reprise/runtime/durable_file.h"
 #include "reprise/runtime/lora.h"
+#include "reprise/runtime/quoted.h"
 #include "reprise/runtime/safetensors.h"
 #include "runtime/io/peft_files.h"
-#include "runtime/io/quoted.h"
 #include "runtime/io/safetensors_format.h"
 
 namespace reprise {

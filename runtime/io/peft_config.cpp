@@ -11,8 +11,8 @@
 
 #include "reprise/kernels/error.h"
 #include "reprise/runtime/lora.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/peft_files.h"
-#include "runtime/io/quoted.h"
 #include "runtime/io/strict_json.h"
 
 namespace reprise {

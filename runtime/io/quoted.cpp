@@ -1,4 +1,4 @@
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 
 namespace reprise {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "reprise/kernels/error.h"
 #include "reprise/kernels/float16.h"
+#include "reprise/runtime/quoted.h"
 #include "reprise/runtime/safetensors.h"
-#include "runtime/io/quoted.h"
 #include "runtime/io/safetensors_format.h"
 
 namespace reprise {

@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/checked.h"
-#include "runtime/io/quoted.h"
 #include "runtime/io/safetensors_format.h"
 #include "runtime/io/strict_json.h"
 

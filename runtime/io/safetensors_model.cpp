@@ -2,8 +2,8 @@
 #include <set>
 
 #include "reprise/kernels/error.h"
+#include "reprise/runtime/quoted.h"
 #include "reprise/runtime/safetensors.h"
-#include "runtime/io/quoted.h"
 #include "runtime/io/strict_json.h"
 
 namespace reprise {

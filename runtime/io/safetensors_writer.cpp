@@ -5,9 +5,9 @@
 
 #include "reprise/kernels/error.h"
 #include "reprise/runtime/durable_file.h"
+#include "reprise/runtime/quoted.h"
 #include "reprise/runtime/safetensors.h"
 #include "runtime/io/checked.h"
-#include "runtime/io/quoted.h"
 #include "runtime/io/safetensors_format.h"
 #include "runtime/io/strict_json.h"
 

@@ -6,7 +6,7 @@
 
 #include "reprise/kernels/error.h"
 #include "reprise/runtime/mapped_file.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 
 namespace reprise {
 namespace {

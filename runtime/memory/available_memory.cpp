@@ -1,40 +1,62 @@
 #include "runtime/memory/available_memory.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <tuple>
+
+#include "reprise/kernels/cgroup.h"
 
 namespace reprise {
 namespace {
 
-// MemAvailable of the kernel: what can be used without swapping.
-std::int64_t machine_available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  std::int64_t kib = 0;
-  while (file >> key) {
-    if (key == "MemAvailable:" && file >> kib) return kib * 1024;
+constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+// The number behind `key` in a file of lines "key number", or `otherwise`.
+std::int64_t number_of(const std::filesystem::path& path, const std::string& key,
+                       std::int64_t otherwise) {
+  std::ifstream file(path);
+  std::string word;
+  while (file >> word) {
+    std::int64_t number = 0;
+    if (word == key && file >> number) return number;
+    file.clear();
     file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  return std::numeric_limits<std::int64_t>::max();
+  return otherwise;
 }
 
-// What the control group leaves, if it limits memory; "max" fails to parse and means no limit.
-std::int64_t cgroup_available_bytes(const std::filesystem::path& group) {
-  std::int64_t limit = 0, used = 0;
-  std::ifstream limit_file(group / "memory.max"), used_file(group / "memory.current");
-  if (!(limit_file >> limit) || !(used_file >> used)) {
-    return std::numeric_limits<std::int64_t>::max();
+std::int64_t only_number(const std::filesystem::path& path) {
+  std::int64_t number = 0;
+  std::ifstream file(path);
+  return file >> number ? number : kNoLimit;  // "max" and a missing file: no limit
+}
+
+// What one group leaves. Pages of files that nobody uses count as used, but go when memory is
+// needed.
+std::int64_t left_by(const std::filesystem::path& group) {
+  for (const auto& [limit_name, used_name, idle_name] :
+       {std::tuple("memory.max", "memory.current", "inactive_file"),
+        {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}}) {
+    const std::int64_t limit = only_number(group / limit_name);
+    const std::int64_t used = only_number(group / used_name);
+    if (limit == kNoLimit || used == kNoLimit) continue;
+    const std::int64_t idle = number_of(group / "memory.stat", idle_name, 0);
+    return std::max<std::int64_t>(limit - (used - std::min(idle, used)), 0);
   }
-  return std::max<std::int64_t>(limit - used, 0);
+  return kNoLimit;
 }
 
 }  // namespace
 
-std::int64_t available_host_bytes() {
-  return std::min(machine_available_bytes(), cgroup_available_bytes("/sys/fs/cgroup"));
+std::int64_t available_host_bytes(const std::filesystem::path& root) {
+  const std::int64_t kib = number_of(root / "proc/meminfo", "MemAvailable:", kNoLimit / 1024);
+  std::int64_t least = kib * 1024;
+  for (const std::filesystem::path& group : cgroup_folders(root, "memory")) {
+    least = std::min(least, left_by(group));
+  }
+  return least;
 }
 
 }  // namespace reprise

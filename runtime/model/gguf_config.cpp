@@ -1,7 +1,7 @@
 #include "runtime/model/gguf_config.h"
 
 #include "reprise/kernels/error.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 
 namespace reprise {
 namespace {

@@ -1,7 +1,10 @@
 #include "runtime/model/hf_config.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
 #include "reprise/kernels/error.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/strict_json.h"
 
 namespace reprise {
@@ -88,6 +91,17 @@ void read_rope(const ConfigFile& config, ModelConfig& model) {
   const std::string type = has(rope, "rope_type") ? json_string(rope, "rope_type", where)
                            : has(rope, "type")    ? json_string(rope, "type", where)
                                                   : "default";
+  std::vector<std::string> known = {"rope_type", "type", "rope_theta"};
+  if (type == "llama3") {
+    known.insert(known.end(), {"factor", "low_freq_factor", "high_freq_factor",
+                               "original_max_position_embeddings"});
+  }
+  if (type == "default" || type == "llama3") {
+    for (const auto& [name, value] : rope.items()) {
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      throw InputError(where + ": " + in_quotes(name) + " is not known for rope_type " + type);
+    }
+  }
   if (type == "default") return;
   if (type != "llama3") config.refuse(key, "rope_type default, llama3");
   model.llama3_rope = Llama3Rope{.factor = json_number(rope, "factor", where),

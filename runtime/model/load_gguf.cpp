@@ -6,8 +6,8 @@
 
 #include "reprise/kernels/error.h"
 #include "reprise/runtime/gguf.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/gguf_types.h"
-#include "runtime/io/quoted.h"
 #include "runtime/model/gguf_config.h"
 #include "runtime/model/weight_sink.h"
 

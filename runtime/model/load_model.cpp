@@ -5,8 +5,8 @@
 
 #include "reprise/kernels/error.h"
 #include "reprise/runtime/bnb_weight.h"
+#include "reprise/runtime/quoted.h"
 #include "reprise/runtime/safetensors.h"
-#include "runtime/io/quoted.h"
 #include "runtime/model/hf_config.h"
 #include "runtime/model/load_gguf.h"
 #include "runtime/model/weight_sink.h"
@@ -27,7 +27,7 @@ class CheckpointReader {
     const SafetensorsTensor& tensor = tensors_.at(name);
     used_.insert(name);
     if (tensor.shape != shape) {
-      throw InputError(in_quotes(tensors_.file_of(tensor).path()) + ": tensor " + name +
+      throw InputError(in_quotes(tensors_.file_of(tensor).path()) + ": tensor " + in_quotes(name) +
                        " has shape " + to_string(tensor.shape) + ", config.json says " +
                        to_string(shape));
     }
@@ -49,7 +49,9 @@ class CheckpointReader {
 
   Tensor vector(const std::string& name, std::int64_t size) {
     const SafetensorsTensor& tensor = find(name, {size});
-    return dense_tensor(DType::kF32, {size}, name, values_of(tensor));
+    Tensor values = dense_tensor(DType::kF32, {size}, name, values_of(tensor));
+    tensors_.drop(tensor);
+    return values;
   }
 
   // The embedding or the head.
@@ -65,21 +67,24 @@ class CheckpointReader {
   Nf4Weight projection(const std::string& module, std::int64_t n, std::int64_t k) {
     const std::string name = module + ".weight";
     if (is_bnb_weight(tensors_, name)) {
+      Nf4Weight weight = read_bnb_weight(tensors_, name, n, k);
       const std::string prefix = name + ".";
       for (const auto& file : tensors_.files()) {
         for (const SafetensorsTensor& part : file->tensors()) {
-          if (part.name.starts_with(prefix)) used_.insert(part.name);
+          if (part.name != name && !part.name.starts_with(prefix)) continue;
+          used_.insert(part.name);
+          tensors_.drop(part);
         }
       }
-      used_.insert(name);
       ++prequantised_;
-      return read_bnb_weight(tensors_, name, n, k);
+      return weight;
     }
     const SafetensorsTensor& tensor = find(name, {n, k});
     if (!tensor.dtype || (*tensor.dtype != DType::kF32 && *tensor.dtype != DType::kBF16 &&
                           *tensor.dtype != DType::kF16)) {
-      throw InputError(in_quotes(tensors_.file_of(tensor).path()) + ": tensor " + name + " is " +
-                       tensor.dtype_name + ", expected F32, F16, BF16 or bitsandbytes NF4");
+      throw InputError(in_quotes(tensors_.file_of(tensor).path()) + ": tensor " + in_quotes(name) +
+                       " is " + tensor.dtype_name +
+                       ", expected F32, F16, BF16 or bitsandbytes NF4");
     }
     Nf4Weight weight =
         quantize_weight({.name = name, .n = n, .k = k, .pool = options_.pool}, values_of(tensor));
@@ -101,6 +106,8 @@ class CheckpointReader {
                        ": lm_head.weight differs from the embedding although config.json says "
                        "tie_word_embeddings true");
     }
+    tensors_.drop(*head);
+    tensors_.drop(embedding);
     log.push_back("lm_head.weight is stored although the embeddings are tied; it is equal");
   }
 
@@ -108,7 +115,7 @@ class CheckpointReader {
     for (const auto& file : tensors_.files()) {
       for (const SafetensorsTensor& tensor : file->tensors()) {
         if (used_.contains(tensor.name) || tensor.name.ends_with("rotary_emb.inv_freq")) continue;
-        throw InputError(in_quotes(file->path()) + ": unexpected tensor " + tensor.name);
+        throw InputError(in_quotes(file->path()) + ": unexpected tensor " + in_quotes(tensor.name));
       }
     }
   }

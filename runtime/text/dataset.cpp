@@ -7,7 +7,7 @@
 
 #include "reprise/kernels/error.h"
 #include "reprise/kernels/ops/cross_entropy.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/io/strict_json.h"
 
 namespace reprise {

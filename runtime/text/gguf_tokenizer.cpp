@@ -3,8 +3,8 @@
 
 #include "reprise/kernels/error.h"
 #include "reprise/runtime/gguf.h"
+#include "reprise/runtime/quoted.h"
 #include "reprise/runtime/tokenizer.h"
-#include "runtime/io/quoted.h"
 
 namespace reprise {
 namespace {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "reprise/kernels/error.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 
 namespace reprise {
 namespace {

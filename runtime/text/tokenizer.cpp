@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "reprise/kernels/error.h"
-#include "runtime/io/quoted.h"
+#include "reprise/runtime/quoted.h"
 #include "runtime/text/byte_alphabet.h"
 #include "runtime/text/pre_tokenizer.h"
 

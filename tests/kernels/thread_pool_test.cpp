@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/cpu/cgroup_quota.h"
+#include "tests/support/made_up_root.h"
 
 namespace reprise::test {
 namespace {
@@ -102,42 +103,21 @@ BOOST_AUTO_TEST_CASE(one_allowed_core_is_one_thread) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-// A made-up root folder with the files of control groups.
-class Root {
- public:
-  Root() {
-    std::string path = (std::filesystem::temp_directory_path() / "cgroup_XXXXXX").string();
-    BOOST_REQUIRE(::mkdtemp(path.data()) != nullptr);
-    path_ = path;
-  }
-  ~Root() { std::filesystem::remove_all(path_); }
-  Root(const Root&) = delete;
-  Root& operator=(const Root&) = delete;
-
-  Root& file(const std::string& name, const std::string& text) {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-    return *this;
-  }
-  int limit() const { return cpu::cgroup_cpu_limit(path_); }
-
- private:
-  std::filesystem::path path_;
-};
+int limit(const MadeUpRoot& root) { return cpu::cgroup_cpu_limit(root.path()); }
 
 int limit_of_v2(const std::string& cpu_max) {
-  Root root;
+  MadeUpRoot root;
   root.file("proc/self/cgroup", "0::/job\n").file("sys/fs/cgroup/job/cpu.max", cpu_max);
-  return root.limit();
+  return limit(root);
 }
 
 int limit_of_v1(const std::string& folder, const std::string& quota) {
-  Root root;
+  MadeUpRoot root;
   const std::string group = "sys/fs/cgroup/" + folder + "/job/";
   root.file("proc/self/cgroup", "7:memory:/else\n4:cpu,cpuacct:/job\n")
       .file(group + "cpu.cfs_quota_us", quota)
       .file(group + "cpu.cfs_period_us", "100000\n");
-  return root.limit();
+  return limit(root);
 }
 
 BOOST_AUTO_TEST_SUITE(cgroup_quota)
@@ -151,7 +131,7 @@ BOOST_AUTO_TEST_CASE(quotas_are_rounded_down_but_never_to_none) {
 }
 
 BOOST_AUTO_TEST_CASE(no_quota_is_no_limit) {
-  BOOST_TEST(Root().limit() == 0);
+  BOOST_TEST(limit(MadeUpRoot()) == 0);
   BOOST_TEST(limit_of_v2("max 100000\n") == 0);
   BOOST_TEST(limit_of_v1("cpu", "-1\n") == 0);
   for (const char* text : {"", "\n", "100000", "100000 0\n", "-5 100000\n", "many 100000\n"}) {
@@ -160,22 +140,22 @@ BOOST_AUTO_TEST_CASE(no_quota_is_no_limit) {
 }
 
 BOOST_AUTO_TEST_CASE(the_tightest_group_on_the_way_up_counts) {
-  Root root;
+  MadeUpRoot root;
   root.file("proc/self/cgroup", "0::/a/b/c\n")
       .file("sys/fs/cgroup/a/cpu.max", "200000 100000\n")
       .file("sys/fs/cgroup/a/b/cpu.max", "max 100000\n")
       .file("sys/fs/cgroup/a/b/c/cpu.max", "600000 100000\n");
-  BOOST_TEST(root.limit() == 2);
+  BOOST_TEST(limit(root) == 2);
   root.file("sys/fs/cgroup/cpu.max", "100000 100000\n");
-  BOOST_TEST(root.limit() == 1);
+  BOOST_TEST(limit(root) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(groups_of_others_do_not_count) {
-  Root root;
+  MadeUpRoot root;
   root.file("proc/self/cgroup", "0::/a\n")
       .file("sys/fs/cgroup/a/cpu.max", "300000 100000\n")
       .file("sys/fs/cgroup/b/cpu.max", "100000 100000\n");
-  BOOST_TEST(root.limit() == 3);
+  BOOST_TEST(limit(root) == 3);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -9,6 +9,8 @@
 #include "reprise/kernels/error.h"
 #include "reprise/runtime/backend.h"
 #include "reprise/runtime/buffer.h"
+#include "runtime/memory/available_memory.h"
+#include "tests/support/made_up_root.h"
 
 namespace reprise::test {
 namespace {
@@ -85,6 +87,44 @@ BOOST_AUTO_TEST_CASE(backends_say_what_they_are) {
   BOOST_TEST(reference->threads() == 1);
   BOOST_TEST(!reference->ops().cross_entropy.empty());
   BOOST_CHECK_THROW(make_cpu_backend({.isa = Isa::kGeneric, .threads = 0}), Error);
+}
+
+std::int64_t left_of_group(const std::string& folder, const std::vector<std::string>& names,
+                           const std::vector<std::string>& texts) {
+  MadeUpRoot root;
+  root.file("proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 5 kB\nMemAvailable: 8000000 kB\n")
+      .file("proc/self/cgroup", folder.empty() ? "0::/job\n" : "4:memory:/job\n");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    root.file("sys/fs/cgroup/" + folder + "job/" + names[i], texts[i]);
+  }
+  return available_host_bytes(root.path());
+}
+
+BOOST_AUTO_TEST_CASE(the_machine_and_its_groups_say_what_is_left) {
+  constexpr std::int64_t kMachine = std::int64_t{8000000} * 1024;
+  BOOST_TEST(left_of_group("", {}, {}) == kMachine);
+  BOOST_TEST(left_of_group("", {"memory.max", "memory.current"}, {"max\n", "5\n"}) == kMachine);
+  BOOST_TEST(left_of_group("", {"memory.max", "memory.current"}, {"1000\n", "400\n"}) == 600);
+  BOOST_TEST(left_of_group("", {"memory.max", "memory.current"}, {"1000\n", "4000\n"}) == 0);
+  // Idle pages of files go when memory is needed.
+  BOOST_TEST(left_of_group("", {"memory.max", "memory.current", "memory.stat"},
+                           {"1000\n", "900\n", "anon 5\ninactive_file 700\nfile 800\n"}) == 800);
+  BOOST_TEST(left_of_group("memory/", {"memory.limit_in_bytes", "memory.usage_in_bytes"},
+                           {"1000\n", "400\n"}) == 600);
+  // What version 1 says when there is no limit.
+  BOOST_TEST(left_of_group("memory/", {"memory.limit_in_bytes", "memory.usage_in_bytes"},
+                           {"9223372036854771712\n", "400\n"}) == kMachine);
+}
+
+BOOST_AUTO_TEST_CASE(a_group_above_counts_too) {
+  MadeUpRoot root;
+  root.file("proc/meminfo", "MemAvailable: 8000000 kB\n")
+      .file("proc/self/cgroup", "0::/a/b\n")
+      .file("sys/fs/cgroup/a/memory.max", "1000\n")
+      .file("sys/fs/cgroup/a/memory.current", "100\n")
+      .file("sys/fs/cgroup/a/b/memory.max", "5000\n")
+      .file("sys/fs/cgroup/a/b/memory.current", "100\n");
+  BOOST_TEST(available_host_bytes(root.path()) == 900);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -3,8 +3,8 @@
 #include <numeric>
 #include <span>
 
+#include "reprise/runtime/quoted.h"
 #include "reprise/runtime/safetensors.h"
-#include "runtime/io/quoted.h"
 #include "runtime/io/safetensors_format.h"
 #include "tests/runtime/hostile_files.h"
 

@@ -27,8 +27,8 @@ struct Bindings {
 // A graph whose every address is known.
 class BoundGraph {
  public:
-  // `graph` must outlive this. `arena` has at least plan.arena_bytes. Throws Error naming a value
-  // that has no memory.
+  // `graph` must outlive this and not be changed. `arena` has at least plan.arena_bytes. Throws
+  // Error naming a value that has no memory.
   BoundGraph(const Graph& graph, GraphPlan plan, Bindings bindings, std::byte* arena,
              Backend& backend);
 
@@ -45,7 +45,7 @@ class BoundGraph {
   const Graph& graph() const;
   const GraphPlan& plan() const;
   Backend& backend() const;
-  // Changes with every address, implementation and node: what a capture depends on.
+  // Of every address, implementation, operand, shape and constant: what a capture depends on.
   std::uint64_t fingerprint() const;
 
  private:
@@ -55,7 +55,8 @@ class BoundGraph {
 };
 
 // A captured graph: on the CPU the list of bound calls, on a CUDA device a CUDA Graph. Replaying
-// allocates nothing and chooses nothing.
+// allocates nothing and chooses nothing; only oneDNN, which computes --linear dequant and cached on
+// CPUs, allocates within its own calls.
 class CapturedGraph {
  public:
   explicit CapturedGraph(const BoundGraph& graph);
@@ -63,8 +64,8 @@ class CapturedGraph {
   CapturedGraph(CapturedGraph&&) noexcept;
   CapturedGraph& operator=(CapturedGraph&&) noexcept;
 
-  // Runs the captured calls. Throws Error when `graph` is not what was captured any more: another
-  // address, another implementation, another node.
+  // Runs what was captured. Throws Error when `graph` is not that: another address, implementation,
+  // operand, shape or constant.
   void replay(const BoundGraph& graph) const;
 
   // Calls that a replay makes: one for each node of our graph.

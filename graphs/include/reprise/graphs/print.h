@@ -11,7 +11,7 @@ namespace reprise {
 std::string to_text(const Graph& graph, const GraphPlan& plan);
 std::string to_dot(const Graph& graph, const GraphPlan& plan);
 // {"name", "arena_bytes", "values": [...], "nodes": [{op, layer, projection, pass, shapes,
-// implementation, reads, writes}]}
+// attributes, implementation, reads, writes}]}
 std::string to_json(const Graph& graph, const GraphPlan& plan);
 
 // Writes in the format that the extension names: .json, .dot or .txt. Throws UsageError otherwise.

@@ -20,8 +20,8 @@
 
 namespace reprise {
 
-// kOff: every step runs eagerly. kAuto: captured if possible, otherwise eager with a printed
-// reason. kRequired: captured, or the run is refused.
+// kOff: every step runs eagerly. kAuto: captured if possible, otherwise eager (eager_reason() says
+// why). kRequired: captured, or the first step throws.
 enum class GraphMode : std::uint8_t { kOff, kAuto, kRequired };
 
 struct TrainerOptions {
@@ -56,11 +56,31 @@ struct MemoryReport {
   std::int64_t optimizer = 0;    // both moments
   std::int64_t activations = 0;  // arena, without what only scratch needs
   std::int64_t scratch = 0;      // the rest of the arena
-  std::int64_t total() const { return weights + adapters + optimizer + activations + scratch; }
+  std::int64_t other = 0;        // rotary table, arenas of evaluations and dumps
+  std::int64_t total() const {
+    return weights + adapters + optimizer + activations + scratch + other;
+  }
 };
 
-MemoryReport plan_memory(const ModelConfig& model, const TrainerOptions& options,
-                         DType embedding_dtype, const Backend& backend);
+struct PlannedGraph {
+  StepGraph step;
+  GraphPlan plan;
+};
+
+struct PlannedRun {
+  std::vector<PlannedGraph>
+      graphs;  // the step; or, with accumulation, the micro-step and the update
+  MemoryReport memory;
+};
+
+// What a run does besides training.
+struct AlsoPlanned {
+  bool evaluation = false;
+  bool dump = false;
+};
+
+PlannedRun plan_run(const ModelConfig& model, const TrainerOptions& options, DType embedding_dtype,
+                    const Backend& backend, const AlsoPlanned& also);
 std::string to_string(const MemoryReport& report);
 // Throws DoesNotFit, saying what to reduce, when the total exceeds what `backend` has free.
 void require_fits(const MemoryReport& report, Backend& backend);
@@ -82,6 +102,9 @@ class Trainer {
   // Changes nothing in training. Any sequence length up to options.shape.seq.
   EvaluationResult evaluate(const TokenBatch& batch);
 
+  // Tokens that evaluate() and next_logits() take at the most.
+  std::int64_t longest_sequence() const;
+
   // Logits of the last token of `tokens`, [vocab_size].
   std::vector<float> next_logits(std::span<const std::int32_t> tokens);
 
@@ -99,13 +122,14 @@ class Trainer {
   std::vector<float> lora_grads() const;
   void set_lora_params(std::span<const float> params);
   std::int64_t steps_done() const;
+  // Why steps run eagerly although GraphMode::kAuto asked for a capture; "" if they don't.
+  std::string eager_reason() const;
   // The graph of the step (accumulate == 1) or of the micro-step, with its plan.
   const StepGraph& step_graph() const;
   const GraphPlan& step_plan() const;
   // What the device's driver says the captured step consists of; empty before the first step and on
   // CPUs.
   std::vector<CapturedNode> device_nodes() const;
-  MemoryReport memory() const;
 
  private:
   struct State;
