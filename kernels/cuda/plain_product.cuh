@@ -157,7 +157,7 @@ __device__ void product_tile(const Job& job, std::int64_t block, int thread, Pro
 }
 
 template <class Job>
-__global__ void __launch_bounds__(kProductThreads) plain_product(Job job) {
+__global__ void __launch_bounds__(kProductThreads, 3) plain_product(Job job) {
   REPRISE_SHARED(ProductTiles, tiles);
   product_tile(job, blockIdx.x, static_cast<int>(threadIdx.x), tiles);
 }
