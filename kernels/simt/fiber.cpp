@@ -22,7 +22,8 @@ namespace context = boost::context::detail;
 
 // Kernels keep arrays of a few hundred bytes; sanitizers multiply that several times.
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
-constexpr std::size_t kGuardBytes = 4096;
+// Wider than any frame, which might step over a single page.
+constexpr std::size_t kGuardBytes = std::size_t{64} << 10;
 
 // Whom the running fiber was entered from. One is enough: launches run one at a time.
 Fiber* left = nullptr;
