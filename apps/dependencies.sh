@@ -7,10 +7,12 @@ build_packages=(
   libboost-dev libboost-program-options-dev  # Boost.Test (header-only), Boost.Program_options
   nlohmann-json3-dev libpcre2-dev            # JSON; regular expressions of tokenizers
   libdnnl-dev                                # oneDNN: the GEMM of --linear dequant and cached
+  libboost-context-dev                       # the threads of the emulated CUDA device
 )
 
-# For the tests alone: the real model (pip), failing writes (strace), formatting.
-test_packages=(python3 python3-pip strace clang-format-14)
+# For the tests alone: the real model (pip), CUDA's compiler (venv), failing writes (strace),
+# formatting.
+test_packages=(python3 python3-pip python3-venv strace clang-format-14)
 
 # Of the packages named, those that are not installed, one a line.
 missing_packages() {

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds with warnings as errors and runs every test, then does the same
-# once more under AddressSanitizer and UndefinedBehaviorSanitizer. Ends with "N passed, N failed".
+# Installs what is missing, builds with warnings as errors and runs every test, compiles the CUDA
+# kernels for every architecture, then builds and tests once more under AddressSanitizer and
+# UndefinedBehaviorSanitizer. Ends with "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source apps/dependencies.sh
 source apps/demo/model.sh
+source apps/cuda_toolchain.sh
 
 # The sanitized half is left out, loudly, on machines too slow for it: it has taken up to twice as
 # long as the first half, and both are to end within an hour.
-readonly sanitize_if_done_within_s=1200
+readonly sanitize_if_done_within_s=1500
 
 passed=0
 failed=0
@@ -50,10 +52,28 @@ test_preset() {
   fi
 }
 
+# nvcc for all architectures. Counts as one test: what compiles here can still be wrong on a GPU.
+compile_cuda() {
+  local toolkit
+  toolkit=$(cuda_toolkit)
+  if [ -z "$toolkit" ]; then
+    echo "Left out: compiling the CUDA kernels, as there is no nvcc and none could be fetched."
+    skipped=$((skipped + 1))
+    return
+  fi
+  if cmake --preset cuda -DCMAKE_CUDA_COMPILER="$toolkit/bin/nvcc" -DREPRISE_BUILD_APPS=OFF \
+    -DREPRISE_BUILD_TESTS=OFF && cmake --build --preset cuda --target reprise_kernels_cuda; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+  fi
+}
+
 run_tests() {
   local release_only=$1
   build_preset release
   test_preset release
+  compile_cuda
   if [ "$release_only" = yes ]; then
     echo "Left out as asked: the tests under the sanitizers."
   elif [ "$SECONDS" -gt "$sanitize_if_done_within_s" ]; then
@@ -75,6 +95,9 @@ main() {
     *) print_usage >&2; exit 2 ;;
   esac
   install_packages "${build_packages[@]}" "${test_packages[@]}"
+  get_cuda_toolchain || echo "No CUDA headers, so the emulated device is left out."
+  CUDA_PATH=$(cuda_toolkit)
+  export CUDA_PATH
   get_model || echo "No model, so the tests that need a real one will be skipped."
   run_tests "$release_only"
   local summary="$passed passed, $failed failed"

@@ -84,6 +84,8 @@ def draw(points, title):
         *chart.axes(),
         chart.line(points, 'stroke="#9bbbdd" stroke-width="1"'),
         chart.line(moving_mean(points), 'stroke="#1f5fa8" stroke-width="2"'),
+        f'<text x="{WIDTH - RIGHT}" y="26" text-anchor="end" fill="#555">'
+        "thin: each step, thick: moving mean</text>",
         "</svg>",
     ]) + "\n"
 
