@@ -15,6 +15,9 @@ namespace {
 
 BlockRunner* running = nullptr;
 
+// Unwinds a thread that has failed up to the start of its kernel.
+struct ThreadFailure {};
+
 void fiber_main(boost::context::detail::transfer_t from) {
   Fiber::enter(from);
   running->work();
@@ -122,20 +125,29 @@ void BlockRunner::run_block(std::uint64_t number) {
   host_.switch_to(*current_->fiber);
 }
 
+// Runs the current thread to its end and picks the next one; false where the launch has failed.
+bool BlockRunner::run_thread(Thread*& next) {
+  try {
+    launch_.kernel->call(launch_.function, launch_.arguments);
+    finish_thread();
+    next = pick();
+    if (next == nullptr && done_ < threads_.size()) {
+      fail(current_->where, "deadlock: " + where_all_are());
+    }
+    return true;
+  } catch (const ThreadFailure&) {
+  } catch (...) {
+    describe_failure("an exception left the kernel");
+  }
+  return false;
+}
+
 void BlockRunner::work() {
   while (true) {
-    bool threw = false;
-    try {
-      launch_.kernel->call(launch_.function, launch_.arguments);
-    } catch (...) {
-      threw = true;  // a failure jumps away, which must not happen inside of a handler
-    }
-    if (threw) fail_here("an exception left the kernel");
     Fiber* const here = current_->fiber;
-    finish_thread();
-    Thread* const next = pick();
+    Thread* next = nullptr;
+    if (!run_thread(next)) here->switch_to(host_);  // for good: run() restarts every fiber
     if (next == nullptr) {
-      if (done_ < threads_.size()) fail(current_->where, "deadlock: " + where_all_are());
       idle_.push_back(here);
       here->switch_to(host_);  // the block is done; whoever comes back has set current_
       continue;
@@ -206,15 +218,20 @@ std::string BlockRunner::thread_name(const Thread& thread) const {
   return "thread " + coordinates(thread.index.x, thread.index.y, thread.index.z);
 }
 
-void BlockRunner::fail(Place where, const std::string& text) {
-  failure_ = std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": ";
-  fail_here(text);
-}
-
-void BlockRunner::fail_here(const std::string& text) {
+void BlockRunner::describe_failure(const std::string& text) {
   failure_ += "kernel " + std::string(launch_.kernel->name) + ", block " +
               coordinates(blockIdx.x, blockIdx.y, blockIdx.z) + ", " + thread_name(*current_) +
               ": " + text;
+}
+
+void BlockRunner::fail(Place where, const std::string& text) {
+  failure_ = std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": ";
+  describe_failure(text);
+  throw ThreadFailure();
+}
+
+void BlockRunner::abandon(const std::string& text) {
+  describe_failure(text);
   current_->fiber->switch_to(host_);
   __builtin_unreachable();  // run() restarts every fiber after a failure
 }

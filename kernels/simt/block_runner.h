@@ -91,8 +91,8 @@ class BlockRunner {
   void* shared_variable(const void* key, std::size_t bytes, std::size_t alignment, Place where);
   void* dynamic_shared(Place where);
   [[noreturn]] void fail(Place where, const std::string& text);
-  // For a fault that has no place in the source, as a memory access.
-  [[noreturn]] void fail_here(const std::string& text);
+  // For a fault inside of an instruction, where nothing can be thrown: leaves the stack as it is.
+  [[noreturn]] void abandon(const std::string& text);
   bool stack_overrun(const void* address) const;
 
   void work();  // what each fiber does, forever
@@ -100,6 +100,8 @@ class BlockRunner {
  private:
   void prepare(const GridLaunch& launch);
   void run_block(std::uint64_t number);
+  bool run_thread(Thread*& next);
+  void describe_failure(const std::string& text);
   std::string where_all_are() const;
   std::string thread_name(const Thread& thread) const;
   Meeting& meeting_for(WarpOp op, unsigned mask, Place where);

@@ -23,11 +23,11 @@ void on_fault(int signal, siginfo_t* info, void*) {
     return;
   }
   const void* const address = info->si_addr;
-  if (block->stack_overrun(address)) block->fail_here("the thread's stack has run over");
+  if (block->stack_overrun(address)) block->abandon("the thread's stack has run over");
   const Allocation* const found = find_allocation(address);
-  block->fail_here("illegal access of " + (found == nullptr
-                                               ? std::string("memory that is no allocation")
-                                               : describe_address(*found, address)));
+  block->abandon("illegal access of " + (found == nullptr
+                                             ? std::string("memory that is no allocation")
+                                             : describe_address(*found, address)));
 }
 
 }  // namespace
