@@ -12,6 +12,9 @@ namespace reprise::simt {
 struct KernelEntry {
   const char* name;
   void (*call)(const void* function, void* const* arguments);
+  // Zeroes the bytes between the members of the arguments: they hold whatever was there before, and
+  // the search for freed pointers would take that for one.
+  void (*clear_padding)(void* const* arguments);
   const std::size_t* argument_bytes;
   std::size_t argument_count;
 };
@@ -31,6 +34,11 @@ void call_kernel(void (*kernel)(Params...), void* const* arguments, std::index_s
   kernel(*static_cast<std::remove_cvref_t<Params>*>(arguments[Index])...);
 }
 
+template <class... Params, std::size_t... Index>
+void clear_padding(void* const* arguments, std::index_sequence<Index...>) {
+  (__builtin_clear_padding(static_cast<std::remove_cvref_t<Params>*>(arguments[Index])), ...);
+}
+
 template <class... Params>
 void register_kernel(void (*kernel)(Params...), const char* name) {
   // The last element keeps the array from being empty.
@@ -39,7 +47,10 @@ void register_kernel(void (*kernel)(Params...), const char* name) {
     call_kernel(reinterpret_cast<void (*)(Params...)>(const_cast<void*>(function)), arguments,
                 std::index_sequence_for<Params...>{});
   };
-  add_kernel(reinterpret_cast<const void*>(kernel), {name, call, kBytes, sizeof...(Params)});
+  const auto clear = [](void* const* arguments) {
+    clear_padding<Params...>(arguments, std::index_sequence_for<Params...>{});
+  };
+  add_kernel(reinterpret_cast<const void*>(kernel), {name, call, clear, kBytes, sizeof...(Params)});
 }
 
 }  // namespace reprise::simt

@@ -68,6 +68,9 @@ KernelWork copy_launch(const KernelEntry& kernel, const cudaLaunchConfig_t& conf
     auto& copy = work.arguments.emplace_back(bytes / sizeof(std::max_align_t) + 1);
     std::memcpy(copy.data(), arguments[i], bytes);
   }
+  std::vector<void*> copies;
+  for (auto& copy : work.arguments) copies.push_back(copy.data());
+  kernel.clear_padding(copies.data());
   return work;
 }
 

@@ -1,4 +1,6 @@
 // Graphs: what they hold, that any order which the edges allow is taken, that stale pointers show.
+#include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -17,6 +19,14 @@ struct Holder {
   long number;
 };
 __global__ void by_struct(Holder holder) { *holder.pointer = 1; }
+
+struct Padded {
+  bool flag;
+  long number;
+};
+__global__ void by_padded(int* value, Padded padded) {
+  *value = padded.flag ? static_cast<int>(padded.number) : 0;
+}
 
 class Graph {
  public:
@@ -116,6 +126,29 @@ BOOST_AUTO_TEST_CASE(a_pointer_freed_before_the_replay_is_named) {
     expect(cudaErrorIllegalAddress, cudaGetLastError());  // and it stays
     simt::reset_device();
   }
+}
+
+BOOST_AUTO_TEST_CASE(bytes_between_members_are_no_pointers) {
+  void* freed = nullptr;
+  expect_ok(cudaMalloc(&freed, 64));
+  expect_ok(cudaFree(freed));
+  // What was in memory before shows between the members of a struct.
+  alignas(Padded) std::byte memory[sizeof(Padded)];
+  std::memcpy(memory, &freed, sizeof freed);
+  std::memcpy(memory + sizeof freed, &freed, sizeof freed);
+  const bool flag = true;
+  const long number = 3;
+  std::memcpy(memory + offsetof(Padded, flag), &flag, sizeof flag);
+  std::memcpy(memory + offsetof(Padded, number), &number, sizeof number);
+  int* target = value.data();
+  void* arguments[] = {&target, memory};  // not copied by the compiler, which may skip those bytes
+  simt::register_kernel(by_padded, "by_padded");
+  cudaLaunchConfig_t config{};
+  config.gridDim = config.blockDim = dim3(1);
+  config.stream = stream;
+  expect_ok(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(by_padded), arguments));
+  expect_ok(cudaStreamSynchronize(stream));
+  BOOST_TEST(value.read()[0] == 3);
 }
 
 BOOST_AUTO_TEST_CASE(nodes_can_be_listed) {
