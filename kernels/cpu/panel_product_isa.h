@@ -110,7 +110,7 @@ inline void store_columns(Floats sums, const PanelProduct<Operand>& p, std::int6
     store_as(accumulate ? load_as<Floats>(c) + sums : sums, c);
     return;
   }
-  for (int lane = 0; first + lane < p.width; ++lane) {
+  for (int lane = 0; lane < kLanes && first + lane < p.width; ++lane) {
     c[lane] = accumulate ? c[lane] + sums[lane] : sums[lane];
   }
 }

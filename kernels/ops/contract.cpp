@@ -52,6 +52,19 @@ Contract& Contract::holds(bool condition, const char* reason) {
   return *this;
 }
 
+Contract& Contract::outputs_apart(std::initializer_list<NamedView> outputs,
+                                  std::initializer_list<NamedView> inputs) {
+  for (const NamedView* output = outputs.begin(); output != outputs.end(); ++output) {
+    for (const NamedView& input : inputs) {
+      apart(input.name, input.view, output->name, output->view);
+    }
+    for (const NamedView* other = output + 1; other != outputs.end(); ++other) {
+      apart(output->name, output->view, other->name, other->view);
+    }
+  }
+  return *this;
+}
+
 Contract& Contract::apart(const char* name_a, const ConstView& a, const char* name_b,
                           const ConstView& b) {
   if (overlap(a, b)) fail(std::string(name_a) + " and " + name_b + " overlap");

@@ -24,7 +24,7 @@ Support check(const EmbeddingForwardArgs& args) {
   return contract.is("ids", args.ids, DType::kI32, {m})
       .is_float("table", args.table, {args.table.dims[0], c})
       .is("y", args.y, DType::kF32, {m, c})
-      .apart("table", args.table, "y", args.y)
+      .outputs_apart({{"y", args.y}}, {{"ids", args.ids}, {"table", args.table}})
       .result();
 }
 
@@ -38,7 +38,8 @@ Support check(const RmsNormForwardArgs& args) {
       .is("weight", args.weight, DType::kF32, {c})
       .is_float("y", args.y, {m, c})
       .is("inv_rms", args.inv_rms, DType::kF32, {m})
-      .apart("x", args.x, "y", args.y)
+      .outputs_apart({{"y", args.y}, {"inv_rms", args.inv_rms}},
+                     {{"x", args.x}, {"weight", args.weight}})
       .result();
 }
 
@@ -52,8 +53,10 @@ Support check(const RmsNormBackwardArgs& args) {
       .is("weight", args.weight, DType::kF32, {c})
       .is("inv_rms", args.inv_rms, DType::kF32, {m})
       .is("grad_x", args.grad_x, DType::kF32, {m, c})
-      .apart("grad_y", args.grad_y, "grad_x", args.grad_x)
-      .apart("x", args.x, "grad_x", args.grad_x)
+      .outputs_apart({{"grad_x", args.grad_x}}, {{"grad_y", args.grad_y},
+                                                 {"x", args.x},
+                                                 {"weight", args.weight},
+                                                 {"inv_rms", args.inv_rms}})
       .result();
 }
 
@@ -71,6 +74,7 @@ Support check(const RopeArgs& args) {
       .is("y", args.y, args.x.dtype, args.x.dims)
       .holds(seq > 0 && m % seq == 0, "rows must be a multiple of the table's positions")
       .apart_or_same("x", args.x, "y", args.y)
+      .apart("table", args.table, "y", args.y)
       .result();
 }
 

@@ -22,7 +22,7 @@ struct RmsNormBackwardArgs {
   ConstView x;        // F32 [M, C]
   ConstView weight;   // F32 [C]
   ConstView inv_rms;  // F32 [M], from the forward pass
-  View grad_x;        // F32 [M, C]; must not overlap grad_y
+  View grad_x;        // F32 [M, C]
   OutputMode mode = OutputMode::kOverwrite;
 };
 
