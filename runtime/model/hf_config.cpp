@@ -23,7 +23,12 @@ struct ConfigFile {
   std::string where;
 
   [[noreturn]] void refuse(const char* key, const std::string& known) const {
-    throw InputError(where + ": " + key + " is " + json_excerpt(object.at(key)) +
+    const json& found = object.at(key);
+    // An excerpt of a list says no more than that it is one.
+    const std::string text =
+        found.is_array() ? in_quotes(found.dump(-1, ' ', false, json::error_handler_t::replace))
+                         : json_excerpt(found);
+    throw InputError(where + ": " + key + " is " + text +
                      ", which would change the arithmetic; known: " + known);
   }
   // A key that may be absent or null, and otherwise must have this value.
@@ -103,7 +108,10 @@ void read_rope(const ConfigFile& config, ModelConfig& model) {
     }
   }
   if (type == "default") return;
-  if (type != "llama3") config.refuse(key, "rope_type default, llama3");
+  if (type != "llama3") {
+    throw InputError(where + ": rope_type is " + in_quotes(type) +
+                     ", which would change the arithmetic; known: default, llama3");
+  }
   model.llama3_rope = Llama3Rope{.factor = json_number(rope, "factor", where),
                                  .low_freq_factor = json_number(rope, "low_freq_factor", where),
                                  .high_freq_factor = json_number(rope, "high_freq_factor", where),
