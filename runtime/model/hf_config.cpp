@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <vector>
+
 #include "reprise/kernels/error.h"
 #include "reprise/runtime/quoted.h"
 #include "runtime/io/strict_json.h"
