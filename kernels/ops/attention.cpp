@@ -26,9 +26,8 @@ Support check(const AttentionForwardArgs& args) {
       .is("v", args.v, args.q.dtype, narrow)
       .is("out", args.out, args.q.dtype, wide)
       .is("lse", args.lse, DType::kF32, {s.batch, s.heads, s.seq})
-      .apart("q", args.q, "out", args.out)
-      .apart("k", args.k, "out", args.out)
-      .apart("v", args.v, "out", args.out)
+      .separate({{"out", args.out}, {"lse", args.lse}, bytes_of(args.scratch)},
+                {{"q", args.q}, {"k", args.k}, {"v", args.v}})
       .result();
 }
 
@@ -39,7 +38,7 @@ Support check(const AttentionBackwardArgs& args) {
   if (!contract.result().ok()) return contract.result();
   const Dims wide = {s.batch * s.seq, s.heads * s.head_dim};
   const Dims narrow = {s.batch * s.seq, s.kv_heads * s.head_dim};
-  contract.is_float("q", args.q, wide)
+  return contract.is_float("q", args.q, wide)
       .is_float("grad_out", args.grad_out, wide)
       .is("k", args.k, args.q.dtype, narrow)
       .is("v", args.v, args.q.dtype, narrow)
@@ -47,13 +46,18 @@ Support check(const AttentionBackwardArgs& args) {
       .is("lse", args.lse, DType::kF32, {s.batch, s.heads, s.seq})
       .is("grad_q", args.grad_q, args.q.dtype, wide)
       .is("grad_k", args.grad_k, args.q.dtype, narrow)
-      .is("grad_v", args.grad_v, args.q.dtype, narrow);
-  const ConstView inputs[] = {args.grad_out, args.q, args.k, args.v, args.out, args.lse};
-  const ConstView outputs[] = {args.grad_q, args.grad_k, args.grad_v};
-  for (const ConstView& output : outputs) {
-    for (const ConstView& input : inputs) contract.apart("an input", input, "a gradient", output);
-  }
-  return contract.result();
+      .is("grad_v", args.grad_v, args.q.dtype, narrow)
+      .separate({{"grad_q", args.grad_q},
+                 {"grad_k", args.grad_k},
+                 {"grad_v", args.grad_v},
+                 bytes_of(args.scratch)},
+                {{"grad_out", args.grad_out},
+                 {"q", args.q},
+                 {"k", args.k},
+                 {"v", args.v},
+                 {"out", args.out},
+                 {"lse", args.lse}})
+      .result();
 }
 
 }  // namespace reprise

@@ -32,9 +32,7 @@ Support check(const LinearNf4ForwardArgs& args) {
   contract.holds(args.x.dims.rank() == 2 && args.x.dims[0] > 0, "x must be a matrix [M, K]");
   if (!contract.result().ok()) return contract.result();
   const std::int64_t m = args.x.dims[0], n = args.weight.n, k = args.weight.k;
-  contract.is_float("x", args.x, {m, k})
-      .is_float("y", args.y, {m, n})
-      .apart("x", args.x, "y", args.y);
+  contract.is_float("x", args.x, {m, k}).is_float("y", args.y, {m, n});
   if (args.bias.present()) contract.is("bias", args.bias, DType::kF32, {n});
   if (args.cached_weight.present()) {
     contract.is("cached_weight", args.cached_weight, cached_dtype(args.compute), {n, k});
@@ -42,13 +40,21 @@ Support check(const LinearNf4ForwardArgs& args) {
   if (args.lora.a.present()) {
     const std::int64_t r = args.lora.a.dims[0];
     check_dropout(contract, args.lora.dropout);
-    contract.holds(r > 0, "the rank must be at least 1")
+    contract.holds(r > 0, "lora.a must have at least one row, the rank")
         .is("lora.a", args.lora.a, DType::kF32, {r, k})
         .is("lora.b", args.lora.b, DType::kF32, {n, r})
-        .is("lora.u", args.lora.u, DType::kF32, {m, r})
-        .apart("lora.u", args.lora.u, "y", args.y);
+        .is("lora.u", args.lora.u, DType::kF32, {m, r});
   }
-  return contract.result();
+  return contract
+      .separate({{"y", args.y}, {"lora.u", args.lora.u}, bytes_of(args.scratch)},
+                {{"x", args.x},
+                 packed_of(args.weight),
+                 absmax_of(args.weight),
+                 {"cached_weight", args.cached_weight},
+                 {"bias", args.bias},
+                 {"lora.a", args.lora.a},
+                 {"lora.b", args.lora.b}})
+      .result();
 }
 
 Support check(const LinearNf4BackwardArgs& args) {
@@ -58,20 +64,26 @@ Support check(const LinearNf4BackwardArgs& args) {
                  "grad_y must be a matrix [M, N]");
   if (!contract.result().ok()) return contract.result();
   const std::int64_t m = args.grad_y.dims[0], n = args.weight.n, k = args.weight.k;
-  contract.is_float("grad_y", args.grad_y, {m, n})
-      .is_float("grad_x", args.grad_x, {m, k})
-      .apart("grad_y", args.grad_y, "grad_x", args.grad_x);
+  contract.is_float("grad_y", args.grad_y, {m, n}).is_float("grad_x", args.grad_x, {m, k});
   if (args.cached_weight.present()) {
     contract.is("cached_weight", args.cached_weight, cached_dtype(args.compute), {n, k});
   }
   if (args.lora.a.present()) {
     const std::int64_t r = args.lora.a.dims[0];
     check_dropout(contract, args.lora.dropout);
-    contract.holds(r > 0, "the rank must be at least 1")
+    contract.holds(r > 0, "lora.a must have at least one row, the rank")
         .is("lora.a", args.lora.a, DType::kF32, {r, k})
         .is("lora.grad_u", args.lora.grad_u, DType::kF32, {m, r});
   }
-  return contract.result();
+  return contract
+      .separate({{"grad_x", args.grad_x}, bytes_of(args.scratch)},
+                {{"grad_y", args.grad_y},
+                 packed_of(args.weight),
+                 absmax_of(args.weight),
+                 {"cached_weight", args.cached_weight},
+                 {"lora.a", args.lora.a},
+                 {"lora.grad_u", args.lora.grad_u}})
+      .result();
 }
 
 Support check(const LoraBackwardArgs& args) {
@@ -92,9 +104,12 @@ Support check(const LoraBackwardArgs& args) {
       .is("grad_u", args.grad_u, DType::kF32, {m, r})
       .is("grad_a", args.grad_a, DType::kF32, {r, k})
       .is("grad_b", args.grad_b, DType::kF32, {n, r})
-      .apart("u", args.u, "grad_u", args.grad_u)
-      .apart("a", args.a, "grad_a", args.grad_a)
-      .apart("b", args.b, "grad_b", args.grad_b)
+      .separate(
+          {{"grad_u", args.grad_u},
+           {"grad_a", args.grad_a},
+           {"grad_b", args.grad_b},
+           bytes_of(args.scratch)},
+          {{"grad_y", args.grad_y}, {"x", args.x}, {"u", args.u}, {"a", args.a}, {"b", args.b}})
       .result();
 }
 
