@@ -17,13 +17,20 @@ bool has(const json& object, const char* key) {
   return found != object.end() && !found->is_null();
 }
 
+// A list or object is worth showing as long as it is short.
+std::string found_text(const json& value) {
+  constexpr std::size_t kLongest = 200;
+  const std::string text = value.is_structured() ? value.dump() : "";
+  return text.empty() || text.size() > kLongest ? json_excerpt(value) : text;
+}
+
 // One config.json, with its name for messages.
 struct ConfigFile {
   const json& object;
   std::string where;
 
   [[noreturn]] void refuse(const char* key, const std::string& known) const {
-    throw InputError(where + ": " + key + " is " + json_excerpt(object.at(key)) +
+    throw InputError(where + ": " + key + " is " + found_text(object.at(key)) +
                      ", which would change the arithmetic; known: " + known);
   }
   // A key that may be absent or null, and otherwise must have this value.
@@ -91,6 +98,9 @@ void read_rope(const ConfigFile& config, ModelConfig& model) {
   const std::string type = has(rope, "rope_type") ? json_string(rope, "rope_type", where)
                            : has(rope, "type")    ? json_string(rope, "type", where)
                                                   : "default";
+  if (has(rope, "rope_type") && has(rope, "type") && rope.at("type") != type) {
+    config.refuse(key, "one rope_type");
+  }
   std::vector<std::string> known = {"rope_type", "type", "rope_theta"};
   if (type == "llama3") {
     known.insert(known.end(), {"factor", "low_freq_factor", "high_freq_factor",
@@ -112,7 +122,9 @@ void read_rope(const ConfigFile& config, ModelConfig& model) {
   const Llama3Rope& r = *model.llama3_rope;
   if (!(r.factor >= 1 && r.low_freq_factor > 0 && r.high_freq_factor > r.low_freq_factor &&
         r.original_max_position_embeddings >= 1)) {
-    config.refuse(key, "factor >= 1, 0 < low_freq_factor < high_freq_factor");
+    config.refuse(key,
+                  "factor >= 1, 0 < low_freq_factor < high_freq_factor, "
+                  "original_max_position_embeddings >= 1");
   }
 }
 
