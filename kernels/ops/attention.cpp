@@ -26,8 +26,8 @@ Support check(const AttentionForwardArgs& args) {
       .is("v", args.v, args.q.dtype, narrow)
       .is("out", args.out, args.q.dtype, wide)
       .is("lse", args.lse, DType::kF32, {s.batch, s.heads, s.seq})
-      .outputs_apart({{"out", args.out}, {"lse", args.lse}},
-                     {{"q", args.q}, {"k", args.k}, {"v", args.v}})
+      .separate({{"out", args.out}, {"lse", args.lse}, bytes_of(args.scratch)},
+                {{"q", args.q}, {"k", args.k}, {"v", args.v}})
       .result();
 }
 
@@ -47,13 +47,16 @@ Support check(const AttentionBackwardArgs& args) {
       .is("grad_q", args.grad_q, args.q.dtype, wide)
       .is("grad_k", args.grad_k, args.q.dtype, narrow)
       .is("grad_v", args.grad_v, args.q.dtype, narrow)
-      .outputs_apart({{"grad_q", args.grad_q}, {"grad_k", args.grad_k}, {"grad_v", args.grad_v}},
-                     {{"grad_out", args.grad_out},
-                      {"q", args.q},
-                      {"k", args.k},
-                      {"v", args.v},
-                      {"out", args.out},
-                      {"lse", args.lse}})
+      .separate({{"grad_q", args.grad_q},
+                 {"grad_k", args.grad_k},
+                 {"grad_v", args.grad_v},
+                 bytes_of(args.scratch)},
+                {{"grad_out", args.grad_out},
+                 {"q", args.q},
+                 {"k", args.k},
+                 {"v", args.v},
+                 {"out", args.out},
+                 {"lse", args.lse}})
       .result();
 }
 

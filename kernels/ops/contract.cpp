@@ -27,6 +27,23 @@ std::string to_string(const Dims& dims) {
   return text + "]";
 }
 
+NamedView packed_of(const Nf4View& weight) {
+  return {"weight.packed", {weight.packed, DType::kU8, {nf4_packed_bytes(weight.count())}}};
+}
+
+NamedView absmax_of(const Nf4View& weight) {
+  return {"weight.absmax",
+          {weight.absmax, DType::kF32, {nf4_blocks(weight.count(), weight.block_size)}}};
+}
+
+NamedView bytes_of(const Scratch& scratch) {
+  return {"scratch", {scratch.data, DType::kU8, {scratch.bytes}}};
+}
+
+NamedView bytes_of(const char* name, const StepParams* params) {
+  return {name, {params, DType::kU8, {static_cast<std::int64_t>(sizeof(StepParams))}}};
+}
+
 void Contract::fail(std::string reason) {
   if (reason_.empty()) reason_ = std::move(reason);
 }
@@ -52,14 +69,12 @@ Contract& Contract::holds(bool condition, const char* reason) {
   return *this;
 }
 
-Contract& Contract::outputs_apart(std::initializer_list<NamedView> outputs,
-                                  std::initializer_list<NamedView> inputs) {
-  for (const NamedView* output = outputs.begin(); output != outputs.end(); ++output) {
-    for (const NamedView& input : inputs) {
-      apart(input.name, input.view, output->name, output->view);
-    }
-    for (const NamedView* other = output + 1; other != outputs.end(); ++other) {
-      apart(output->name, output->view, other->name, other->view);
+Contract& Contract::separate(std::initializer_list<NamedView> written,
+                             std::initializer_list<NamedView> read) {
+  for (const NamedView* output = written.begin(); output != written.end(); ++output) {
+    for (const NamedView& input : read) apart(input.name, input.view, output->name, output->view);
+    for (const NamedView* other = written.begin(); other != output; ++other) {
+      apart(other->name, other->view, output->name, output->view);
     }
   }
   return *this;

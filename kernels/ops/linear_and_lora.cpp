@@ -40,18 +40,20 @@ Support check(const LinearNf4ForwardArgs& args) {
   if (args.lora.a.present()) {
     const std::int64_t r = args.lora.a.dims[0];
     check_dropout(contract, args.lora.dropout);
-    contract.holds(r > 0, "the rank must be at least 1")
+    contract.holds(r > 0, "lora.a must have at least one row, the rank")
         .is("lora.a", args.lora.a, DType::kF32, {r, k})
         .is("lora.b", args.lora.b, DType::kF32, {n, r})
         .is("lora.u", args.lora.u, DType::kF32, {m, r});
   }
   return contract
-      .outputs_apart({{"y", args.y}, {"lora.u", args.lora.u}},
-                     {{"x", args.x},
-                      {"cached_weight", args.cached_weight},
-                      {"bias", args.bias},
-                      {"lora.a", args.lora.a},
-                      {"lora.b", args.lora.b}})
+      .separate({{"y", args.y}, {"lora.u", args.lora.u}, bytes_of(args.scratch)},
+                {{"x", args.x},
+                 packed_of(args.weight),
+                 absmax_of(args.weight),
+                 {"cached_weight", args.cached_weight},
+                 {"bias", args.bias},
+                 {"lora.a", args.lora.a},
+                 {"lora.b", args.lora.b}})
       .result();
 }
 
@@ -69,15 +71,18 @@ Support check(const LinearNf4BackwardArgs& args) {
   if (args.lora.a.present()) {
     const std::int64_t r = args.lora.a.dims[0];
     check_dropout(contract, args.lora.dropout);
-    contract.holds(r > 0, "the rank must be at least 1")
+    contract.holds(r > 0, "lora.a must have at least one row, the rank")
         .is("lora.a", args.lora.a, DType::kF32, {r, k})
         .is("lora.grad_u", args.lora.grad_u, DType::kF32, {m, r});
   }
   return contract
-      .outputs_apart({{"grad_x", args.grad_x}}, {{"grad_y", args.grad_y},
-                                                 {"cached_weight", args.cached_weight},
-                                                 {"lora.a", args.lora.a},
-                                                 {"lora.grad_u", args.lora.grad_u}})
+      .separate({{"grad_x", args.grad_x}, bytes_of(args.scratch)},
+                {{"grad_y", args.grad_y},
+                 packed_of(args.weight),
+                 absmax_of(args.weight),
+                 {"cached_weight", args.cached_weight},
+                 {"lora.a", args.lora.a},
+                 {"lora.grad_u", args.lora.grad_u}})
       .result();
 }
 
@@ -99,8 +104,11 @@ Support check(const LoraBackwardArgs& args) {
       .is("grad_u", args.grad_u, DType::kF32, {m, r})
       .is("grad_a", args.grad_a, DType::kF32, {r, k})
       .is("grad_b", args.grad_b, DType::kF32, {n, r})
-      .outputs_apart(
-          {{"grad_u", args.grad_u}, {"grad_a", args.grad_a}, {"grad_b", args.grad_b}},
+      .separate(
+          {{"grad_u", args.grad_u},
+           {"grad_a", args.grad_a},
+           {"grad_b", args.grad_b},
+           bytes_of(args.scratch)},
           {{"grad_y", args.grad_y}, {"x", args.x}, {"u", args.u}, {"a", args.a}, {"b", args.b}})
       .result();
 }

@@ -24,8 +24,12 @@ Support check(const CrossEntropyArgs& args) {
     contract.is("grad_x", args.grad_x, DType::kF32, {m, c});
   }
   return contract
-      .outputs_apart({{"loss", args.loss}, {"nll", args.nll}, {"grad_x", args.grad_x}},
-                     {{"x", args.x}, {"weight", args.weight}, {"labels", args.labels}})
+      .separate(
+          {{"loss", args.loss}, {"nll", args.nll}, {"grad_x", args.grad_x}, bytes_of(args.scratch)},
+          {{"x", args.x},
+           {"weight", args.weight},
+           {"labels", args.labels},
+           bytes_of("params", args.params)})
       .result();
 }
 
@@ -39,7 +43,8 @@ Support check(const LmHeadArgs& args) {
   return contract.is_float("x", args.x, {m, c})
       .is_float("weight", args.weight, {v, c})
       .is("logits", args.logits, DType::kF32, {m, v})
-      .outputs_apart({{"logits", args.logits}}, {{"x", args.x}, {"weight", args.weight}})
+      .separate({{"logits", args.logits}, bytes_of(args.scratch)},
+                {{"x", args.x}, {"weight", args.weight}})
       .result();
 }
 
@@ -48,7 +53,7 @@ Support check(const GradNormArgs& args) {
       .holds(args.grads.dims.rank() == 1 && args.grads.dims[0] > 0, "grads must be a vector [P]")
       .is("grads", args.grads, DType::kF32, args.grads.dims)
       .is("norm", args.norm, DType::kF32, {1})
-      .outputs_apart({{"norm", args.norm}}, {{"grads", args.grads}})
+      .separate({{"norm", args.norm}, bytes_of(args.scratch)}, {{"grads", args.grads}})
       .result();
 }
 
@@ -59,7 +64,7 @@ Support check(const ClipArgs& args) {
       .is("loss", args.loss, DType::kF32, args.loss.dims)
       .is("decision", args.decision, DType::kF32, {2})
       .holds(args.max_norm >= 0, "max_norm must not be negative")
-      .outputs_apart({{"decision", args.decision}}, {{"norm", args.norm}, {"loss", args.loss}})
+      .separate({{"decision", args.decision}}, {{"norm", args.norm}, {"loss", args.loss}})
       .result();
 }
 
@@ -74,13 +79,14 @@ Support check(const AdamWArgs& args) {
       .is("exp_avg", args.exp_avg, DType::kF32, dims)
       .is("exp_avg_sq", args.exp_avg_sq, DType::kF32, dims)
       .is("decision", args.decision, DType::kF32, {2})
-      .holds(args.beta1 >= 0 && args.beta1 < 1 && args.beta2 >= 0 && args.beta2 < 1,
-             "betas must be in [0, 1)")
+      .holds(args.beta1 >= 0 && args.beta1 < 1, "beta1 must be in [0, 1)")
+      .holds(args.beta2 >= 0 && args.beta2 < 1, "beta2 must be in [0, 1)")
       .holds(args.eps > 0, "eps must be positive")
-      .holds(args.weight_decay >= 0, "weight_decay must not be negative")
-      .outputs_apart(
+      .separate(
           {{"params", args.params}, {"exp_avg", args.exp_avg}, {"exp_avg_sq", args.exp_avg_sq}},
-          {{"grads", args.grads}, {"decision", args.decision}})
+          {{"grads", args.grads},
+           {"decision", args.decision},
+           bytes_of("step_params", args.step_params)})
       .result();
 }
 

@@ -24,7 +24,7 @@ Support check(const EmbeddingForwardArgs& args) {
   return contract.is("ids", args.ids, DType::kI32, {m})
       .is_float("table", args.table, {args.table.dims[0], c})
       .is("y", args.y, DType::kF32, {m, c})
-      .outputs_apart({{"y", args.y}}, {{"ids", args.ids}, {"table", args.table}})
+      .separate({{"y", args.y}}, {{"ids", args.ids}, {"table", args.table}})
       .result();
 }
 
@@ -38,8 +38,8 @@ Support check(const RmsNormForwardArgs& args) {
       .is("weight", args.weight, DType::kF32, {c})
       .is_float("y", args.y, {m, c})
       .is("inv_rms", args.inv_rms, DType::kF32, {m})
-      .outputs_apart({{"y", args.y}, {"inv_rms", args.inv_rms}},
-                     {{"x", args.x}, {"weight", args.weight}})
+      .separate({{"y", args.y}, {"inv_rms", args.inv_rms}},
+                {{"x", args.x}, {"weight", args.weight}})
       .result();
 }
 
@@ -53,10 +53,10 @@ Support check(const RmsNormBackwardArgs& args) {
       .is("weight", args.weight, DType::kF32, {c})
       .is("inv_rms", args.inv_rms, DType::kF32, {m})
       .is("grad_x", args.grad_x, DType::kF32, {m, c})
-      .outputs_apart({{"grad_x", args.grad_x}}, {{"grad_y", args.grad_y},
-                                                 {"x", args.x},
-                                                 {"weight", args.weight},
-                                                 {"inv_rms", args.inv_rms}})
+      .separate({{"grad_x", args.grad_x}}, {{"grad_y", args.grad_y},
+                                            {"x", args.x},
+                                            {"weight", args.weight},
+                                            {"inv_rms", args.inv_rms}})
       .result();
 }
 
@@ -72,9 +72,9 @@ Support check(const RopeArgs& args) {
       .is("table", args.table, DType::kF32, {seq, half, 2})
       .is_float("x", args.x, {m, args.heads * half * 2})
       .is("y", args.y, args.x.dtype, args.x.dims)
-      .holds(seq > 0 && m % seq == 0, "rows must be a multiple of the table's positions")
+      .holds(seq > 0 && m % seq == 0, "rows of x must be a multiple of the table's positions")
       .apart_or_same("x", args.x, "y", args.y)
-      .apart("table", args.table, "y", args.y)
+      .separate({{"y", args.y}}, {{"table", args.table}})
       .result();
 }
 
@@ -84,8 +84,7 @@ Support check(const SwigluForwardArgs& args) {
       .is_float("gate", args.gate, args.gate.dims)
       .is("up", args.up, args.gate.dtype, args.gate.dims)
       .is("y", args.y, args.gate.dtype, args.gate.dims)
-      .apart("gate", args.gate, "y", args.y)
-      .apart("up", args.up, "y", args.y)
+      .separate({{"y", args.y}}, {{"gate", args.gate}, {"up", args.up}})
       .result();
 }
 
@@ -101,9 +100,8 @@ Support check(const SwigluBackwardArgs& args) {
       .apart_or_same("up", args.up, "grad_up", args.grad_up)
       .apart("up", args.up, "grad_gate", args.grad_gate)
       .apart("gate", args.gate, "grad_up", args.grad_up)
-      .apart("grad_y", args.grad_y, "grad_gate", args.grad_gate)
-      .apart("grad_y", args.grad_y, "grad_up", args.grad_up)
-      .apart("grad_gate", args.grad_gate, "grad_up", args.grad_up)
+      .separate({{"grad_gate", args.grad_gate}, {"grad_up", args.grad_up}},
+                {{"grad_y", args.grad_y}})
       .result();
 }
 
@@ -114,7 +112,7 @@ Support check(const ResidualArgs& args) {
       .is_float("b", args.b, args.a.dims)
       .is("y", args.y, DType::kF32, args.a.dims)
       .apart_or_same("a", args.a, "y", args.y)
-      .apart("b", args.b, "y", args.y)
+      .separate({{"y", args.y}}, {{"b", args.b}})
       .result();
 }
 

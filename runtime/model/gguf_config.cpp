@@ -46,6 +46,10 @@ void refuse_unknown_arithmetic(const ArchitectureKeys& keys, const ModelConfig& 
   if (keys.has("rope.scaling.type")) {
     const std::string_view type = keys.file.string(keys.prefix + "rope.scaling.type");
     if (type != "none") keys.refuse("rope.scaling.type", in_quotes(type), "none");
+  } else if (const double factor = keys.number_or("rope.scaling.factor", 1);
+             factor != 0 && factor != 1) {
+    // Without a type a factor means linear scaling; 0 stands for none.
+    keys.refuse("rope.scaling.factor", std::to_string(factor), "1, or rope.scaling.type none");
   }
   // The older spelling of linear scaling.
   if (keys.number_or("rope.scale_linear", 1) != 1) {
@@ -73,6 +77,11 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   config.num_key_value_heads = keys.size_or("attention.head_count_kv", config.num_attention_heads);
   if (config.num_attention_heads < 1) {
     keys.refuse("attention.head_count", std::to_string(config.num_attention_heads), "1 or more");
+  }
+  if (!keys.has("attention.key_length") && config.hidden_size % config.num_attention_heads != 0) {
+    keys.refuse("attention.head_count", std::to_string(config.num_attention_heads),
+                "a divisor of embedding_length " + std::to_string(config.hidden_size) +
+                    ", or attention.key_length");
   }
   config.head_dim =
       keys.size_or("attention.key_length", config.hidden_size / config.num_attention_heads);

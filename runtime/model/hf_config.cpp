@@ -18,18 +18,20 @@ bool has(const json& object, const char* key) {
   return found != object.end() && !found->is_null();
 }
 
+// A list or object is worth showing as long as it is short.
+std::string found_text(const json& value) {
+  constexpr std::size_t kLongest = 200;
+  const std::string text = value.is_structured() ? value.dump() : "";
+  return text.empty() || text.size() > kLongest ? json_excerpt(value) : text;
+}
+
 // One config.json, with its name for messages.
 struct ConfigFile {
   const json& object;
   std::string where;
 
   [[noreturn]] void refuse(const char* key, const std::string& known) const {
-    const json& found = object.at(key);
-    // An excerpt of a list says no more than that it is one.
-    const std::string text =
-        found.is_array() ? in_quotes(found.dump(-1, ' ', false, json::error_handler_t::replace))
-                         : json_excerpt(found);
-    throw InputError(where + ": " + key + " is " + text +
+    throw InputError(where + ": " + key + " is " + found_text(object.at(key)) +
                      ", which would change the arithmetic; known: " + known);
   }
   // A key that may be absent or null, and otherwise must have this value.
@@ -97,6 +99,9 @@ void read_rope(const ConfigFile& config, ModelConfig& model) {
   const std::string type = has(rope, "rope_type") ? json_string(rope, "rope_type", where)
                            : has(rope, "type")    ? json_string(rope, "type", where)
                                                   : "default";
+  if (has(rope, "rope_type") && has(rope, "type") && rope.at("type") != type) {
+    config.refuse(key, "one rope_type");
+  }
   std::vector<std::string> known = {"rope_type", "type", "rope_theta"};
   if (type == "llama3") {
     known.insert(known.end(), {"factor", "low_freq_factor", "high_freq_factor",
@@ -109,10 +114,7 @@ void read_rope(const ConfigFile& config, ModelConfig& model) {
     }
   }
   if (type == "default") return;
-  if (type != "llama3") {
-    throw InputError(where + ": rope_type is " + in_quotes(type) +
-                     ", which would change the arithmetic; known: default, llama3");
-  }
+  if (type != "llama3") config.refuse(key, "rope_type default, llama3");
   model.llama3_rope = Llama3Rope{.factor = json_number(rope, "factor", where),
                                  .low_freq_factor = json_number(rope, "low_freq_factor", where),
                                  .high_freq_factor = json_number(rope, "high_freq_factor", where),
@@ -121,7 +123,9 @@ void read_rope(const ConfigFile& config, ModelConfig& model) {
   const Llama3Rope& r = *model.llama3_rope;
   if (!(r.factor >= 1 && r.low_freq_factor > 0 && r.high_freq_factor > r.low_freq_factor &&
         r.original_max_position_embeddings >= 1)) {
-    config.refuse(key, "factor >= 1, 0 < low_freq_factor < high_freq_factor");
+    config.refuse(key,
+                  "factor >= 1, 0 < low_freq_factor < high_freq_factor, "
+                  "original_max_position_embeddings >= 1");
   }
 }
 

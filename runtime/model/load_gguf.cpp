@@ -54,7 +54,7 @@ class GgufReader {
 
   Tensor vector(const std::string& name, std::int64_t size) {
     const GgufTensor& tensor = find(name, {size});
-    Tensor result = dense_tensor(DType::kF32, {size}, name, values_of(tensor));
+    Tensor result = dense_tensor(DType::kF32, {size}, where(tensor), values_of(tensor));
     file_.drop(tensor);
     return result;
   }
@@ -65,7 +65,7 @@ class GgufReader {
     const bool bf16 = tensor.type == kGgufBF16 || options_.compute == ComputeType::kBF16;
     Tensor result =
         dense_tensor(bf16 ? DType::kBF16 : DType::kF32, {config_.vocab_size, config_.hidden_size},
-                     name, values_of(tensor));
+                     where(tensor), values_of(tensor));
     file_.drop(tensor);
     return result;
   }
@@ -76,8 +76,9 @@ class GgufReader {
     ++projection_types_[tensor.type_name];
     const bool rotated = p == Projection::kQ || p == Projection::kK;
     const bool permuted = rotated && config_.architecture == Architecture::kLlama;
-    Nf4Weight weight = quantize_weight({.name = name, .n = n, .k = k, .pool = options_.pool},
-                                       permuted ? rows_of(tensor) : values_of(tensor));
+    Nf4Weight weight =
+        quantize_weight({.name = where(tensor), .n = n, .k = k, .pool = options_.pool},
+                        permuted ? rows_of(tensor) : values_of(tensor));
     file_.drop(tensor);
     return weight;
   }
@@ -103,12 +104,16 @@ class GgufReader {
   }
 
  private:
+  std::string where(const GgufTensor& tensor) const {
+    return in_quotes(file_.path()) + ": tensor " + in_quotes(tensor.name);
+  }
+
   const GgufTensor& find(const std::string& name, const std::vector<std::int64_t>& dims) {
     const GgufTensor& tensor = file_.at(name);
     used_.insert(name);
     if (tensor.dims != dims) {
-      throw InputError(in_quotes(file_.path()) + ": tensor " + name + " has dimensions " +
-                       text_of(tensor.dims) + ", the metadata says " + text_of(dims));
+      throw InputError(where(tensor) + " has dimensions " + text_of(tensor.dims) +
+                       ", the metadata says " + text_of(dims));
     }
     require_readable(file_, tensor);
     return tensor;

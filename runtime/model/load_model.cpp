@@ -27,9 +27,8 @@ class CheckpointReader {
     const SafetensorsTensor& tensor = tensors_.at(name);
     used_.insert(name);
     if (tensor.shape != shape) {
-      throw InputError(in_quotes(tensors_.file_of(tensor).path()) + ": tensor " + in_quotes(name) +
-                       " has shape " + to_string(tensor.shape) + ", config.json says " +
-                       to_string(shape));
+      throw InputError(where(tensor) + " has shape " + to_string(tensor.shape) +
+                       ", config.json says " + to_string(shape));
     }
     return tensor;
   }
@@ -49,7 +48,7 @@ class CheckpointReader {
 
   Tensor vector(const std::string& name, std::int64_t size) {
     const SafetensorsTensor& tensor = find(name, {size});
-    Tensor values = dense_tensor(DType::kF32, {size}, name, values_of(tensor));
+    Tensor values = dense_tensor(DType::kF32, {size}, where(tensor), values_of(tensor));
     tensors_.drop(tensor);
     return values;
   }
@@ -58,8 +57,8 @@ class CheckpointReader {
   Tensor table(const std::string& name, std::int64_t rows, std::int64_t columns) {
     const SafetensorsTensor& tensor = find(name, {rows, columns});
     const bool bf16 = tensor.dtype == DType::kBF16 || options_.compute == ComputeType::kBF16;
-    Tensor table =
-        dense_tensor(bf16 ? DType::kBF16 : DType::kF32, {rows, columns}, name, values_of(tensor));
+    Tensor table = dense_tensor(bf16 ? DType::kBF16 : DType::kF32, {rows, columns}, where(tensor),
+                                values_of(tensor));
     tensors_.drop(tensor);
     return table;
   }
@@ -82,12 +81,11 @@ class CheckpointReader {
     const SafetensorsTensor& tensor = find(name, {n, k});
     if (!tensor.dtype || (*tensor.dtype != DType::kF32 && *tensor.dtype != DType::kBF16 &&
                           *tensor.dtype != DType::kF16)) {
-      throw InputError(in_quotes(tensors_.file_of(tensor).path()) + ": tensor " + in_quotes(name) +
-                       " is " + tensor.dtype_name +
+      throw InputError(where(tensor) + " is " + tensor.dtype_name +
                        ", expected F32, F16, BF16 or bitsandbytes NF4");
     }
-    Nf4Weight weight =
-        quantize_weight({.name = name, .n = n, .k = k, .pool = options_.pool}, values_of(tensor));
+    Nf4Weight weight = quantize_weight(
+        {.name = where(tensor), .n = n, .k = k, .pool = options_.pool}, values_of(tensor));
     tensors_.drop(tensor);
     return weight;
   }
@@ -123,6 +121,10 @@ class CheckpointReader {
   int prequantised() const { return prequantised_; }
 
  private:
+  std::string where(const SafetensorsTensor& tensor) const {
+    return in_quotes(tensors_.file_of(tensor).path()) + ": tensor " + in_quotes(tensor.name);
+  }
+
   static std::int64_t element_bytes(const SafetensorsTensor& tensor) {
     return tensor.count() == 0 ? 0 : static_cast<std::int64_t>(tensor.data.size()) / tensor.count();
   }

@@ -1,222 +1,347 @@
-// What check() refuses of the ops with products: one violation at a time, named in the reason.
-// Pointwise ops, the loss and the update are in update_contracts_test.cpp.
+// What the checks of norms, element-wise ops, the loss and the update refuse.
 #include <limits>
 
-#include "tests/kernels/contracts.h"
+#include "reprise/kernels/ops/adamw.h"
+#include "reprise/kernels/ops/cross_entropy.h"
+#include "reprise/kernels/ops/embedding.h"
+#include "reprise/kernels/ops/grad_norm.h"
+#include "reprise/kernels/ops/residual.h"
+#include "reprise/kernels/ops/rms_norm.h"
+#include "reprise/kernels/ops/rope.h"
+#include "reprise/kernels/ops/swiglu.h"
+#include "tests/kernels/contract_case.h"
 
 namespace reprise::test {
 namespace {
 
-AttentionShape shape() {
-  return {.batch = 2, .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 0.5f};
-}
+constexpr std::int64_t kM = 6, kC = 10;
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-Nf4View weight(std::int64_t n, std::int64_t k) {
-  return {nullptr, nullptr, n, k, 64, NibbleOrder::kHighFirst};
-}
+constexpr DType kFloats[] = {DType::kF32, DType::kBF16};
 
 BOOST_AUTO_TEST_SUITE(contracts)
 
-BOOST_AUTO_TEST_CASE(linear_nf4_forward) {
-  using A = LinearNf4ForwardArgs;
-  A plain;
-  plain.x = made(kBF16, {3, 70});
-  plain.weight = weight(5, 70);
-  plain.y = made(kF32, {3, 5});
-  BOOST_TEST(check(plain).ok());
-  A adapted = plain;
-  adapted.bias = made(kF32, {5});
-  adapted.lora.a = made(kF32, {2, 70});
-  adapted.lora.b = made(kF32, {5, 2});
-  adapted.lora.u = made(kF32, {3, 2});
-  refuses<A>(adapted, {{"x must be a matrix", [](A& a) { a.x.dims = {}; }},
-                       {"x must be",
-                        [](A& a) {
-                          a.x.dims = {3, 64};
-                        }},
-                       {"x must be", [](A& a) { a.x.dtype = kI32; }},
-                       {"y must be",
-                        [](A& a) {
-                          a.y.dims = {5, 3};
-                        }},
-                       {"bias must be", [](A& a) { a.bias.dims = {70}; }},
-                       {"weight must have", [](A& a) { a.weight.n = 0; }},
-                       {"block_size", [](A& a) { a.weight.block_size = 96; }},
-                       {"block_size", [](A& a) { a.weight.block_size = 32; }},
-                       {"block_size", [](A& a) { a.weight.block_size = 8192; }},
-                       {"block_size", [](A& a) { a.weight.block_size = -64; }},
-                       {"cached_weight must be",
-                        [](A& a) {
-                          a.cached_weight = made(kBF16, {5, 70});
-                        }},
-                       {"cached_weight must be",
-                        [](A& a) {
-                          a.cached_weight = made(kF32, {70, 5});
-                        }},
-                       {"lora.a must be",
-                        [](A& a) {
-                          a.lora.a.dims = {2, 5};
-                        }},
-                       {"rank",
-                        [](A& a) {
-                          a.lora.a.dims = {0, 70};
-                        }},
-                       {"lora.b must be",
-                        [](A& a) {
-                          a.lora.b.dims = {2, 5};
-                        }},
-                       {"lora.u must be", [](A& a) { a.lora.u.dtype = kBF16; }},
-                       {"dropout", [](A& a) { a.lora.dropout.probability = 1; }},
-                       {"dropout", [](A& a) { a.lora.dropout.probability = -0.1f; }},
-                       {"x and y overlap", [](A& a) { chain(a.x, a.y); }},
-                       {"bias and y overlap", [](A& a) { chain(a.bias, a.y); }},
-                       {"lora.b and y overlap", [](A& a) { chain(a.lora.b, a.y); }},
-                       {"x and lora.u overlap", [](A& a) { chain(a.x, a.lora.u); }},
-                       {"lora.a and lora.u overlap", [](A& a) { chain(a.lora.a, a.lora.u); }},
-                       {"y and lora.u overlap", [](A& a) { chain(a.y, a.lora.u); }}});
+BOOST_AUTO_TEST_CASE(embedding_forward) {
+  using A = EmbeddingForwardArgs;
+  for (const DType dtype : kFloats) {
+    OperandMemory memory;
+    check_contract<A>({.legal = {.ids = memory.take(DType::kI32, {kM}),
+                                 .table = memory.take(dtype, {7, kC}),
+                                 .y = memory.f32({kM, kC})},
+                       .operands = {read<A>("ids", &A::ids), read<A>("table", &A::table).leading(),
+                                    written<A>("y", &A::y).leading()},
+                       .in_place = {},
+                       .violations = {{"ids must ",
+                                       [](A& a) {
+                                         a.y.dims = {kM + 1, kC};
+                                       }},
+                                      {"table must ",
+                                       [](A& a) {
+                                         a.y.dims = {kM, kC + 1};
+                                       }},
+                                      {"table must ",
+                                       [](A& a) {
+                                         a.table.dims = {0, kC};
+                                       }},
+                                      {"y must ",
+                                       [](A& a) {
+                                         a.y.dims = {0, kC};
+                                       }},
+                                      {"y must ", [](A& a) { a.y.dtype = DType::kBF16; }}}});
+  }
 }
 
-BOOST_AUTO_TEST_CASE(linear_nf4_backward) {
-  using A = LinearNf4BackwardArgs;
-  refuses<A>({.grad_y = made(kBF16, {3, 5}),
-              .weight = weight(5, 70),
-              .cached_weight = {},
-              .lora = {.a = made(kF32, {2, 70}), .grad_u = made(kF32, {3, 2}), .dropout = {}},
-              .grad_x = made(kF32, {3, 70}),
-              .scratch = {}},
-             {{"grad_y must be a matrix",
-               [](A& a) {
-                 a.grad_y.dims = {0, 5};
-               }},
-              {"grad_y must be",
-               [](A& a) {
-                 a.grad_y.dims = {3, 70};
-               }},
-              {"grad_x must be",
-               [](A& a) {
-                 a.grad_x.dims = {3, 5};
-               }},
-              {"grad_x must be", [](A& a) { a.grad_x.dtype = kI32; }},
-              {"weight must have", [](A& a) { a.weight.k = -1; }},
-              {"block_size", [](A& a) { a.weight.block_size = 0; }},
-              {"lora.grad_u must be",
-               [](A& a) {
-                 a.lora.grad_u.dims = {2, 3};
-               }},
-              {"lora.a must be", [](A& a) { a.lora.a.dtype = kBF16; }},
-              {"dropout",
-               [](A& a) { a.lora.dropout.probability = std::numeric_limits<float>::quiet_NaN(); }},
-              {"grad_y and grad_x overlap", [](A& a) { chain(a.grad_y, a.grad_x); }},
-              {"lora.a and grad_x overlap", [](A& a) { chain(a.lora.a, a.grad_x); }},
-              {"lora.grad_u and grad_x overlap", [](A& a) { chain(a.lora.grad_u, a.grad_x); }}});
+BOOST_AUTO_TEST_CASE(rms_norm_forward) {
+  using A = RmsNormForwardArgs;
+  for (const DType dtype : kFloats) {
+    OperandMemory memory;
+    check_contract<A>({.legal = {.x = memory.f32({kM, kC}),
+                                 .weight = memory.f32({kC}),
+                                 .eps = 0,
+                                 .y = memory.take(dtype, {kM, kC}),
+                                 .inv_rms = memory.f32({kM})},
+                       .operands = {read<A>("x", &A::x).leading(), read<A>("weight", &A::weight),
+                                    written<A>("y", &A::y), written<A>("inv_rms", &A::inv_rms)},
+                       .in_place = {},
+                       .violations = {{"eps ", [](A& a) { a.eps = -1e-6f; }},
+                                      {"eps ", [](A& a) { a.eps = kNaN; }},
+                                      {"x must ", [](A& a) { a.x.dtype = DType::kBF16; }},
+                                      {"weight must ", [](A& a) { a.weight.dtype = DType::kBF16; }},
+                                      {"weight must ",
+                                       [](A& a) {
+                                         a.x.dims = {kM, kC + 1};
+                                       }},
+                                      {"y must ", [](A& a) {
+                                         a.x.dims = {kM + 1, kC};
+                                       }}}});
+  }
 }
 
-BOOST_AUTO_TEST_CASE(lora_backward) {
-  using A = LoraBackwardArgs;
-  refuses<A>({.grad_y = made(kBF16, {3, 5}),
-              .x = made(kBF16, {3, 7}),
-              .u = made(kF32, {3, 2}),
-              .a = made(kF32, {2, 7}),
-              .b = made(kF32, {5, 2}),
-              .scale = 2,
-              .dropout = {},
-              .grad_u = made(kF32, {3, 2}),
-              .grad_a = made(kF32, {2, 7}),
-              .grad_b = made(kF32, {5, 2}),
-              .scratch = {}},
-             {{"grad_y must be", [](A& a) { a.grad_y.dtype = kI32; }},
-              {"x must be",
-               [](A& a) {
-                 a.x.dims = {3, 5};
-               }},
-              {"u must be",
-               [](A& a) {
-                 a.u.dims = {2, 3};
-               }},
-              {"a must be a matrix", [](A& a) { a.a.dims = {14}; }},
-              {"b must be",
-               [](A& a) {
-                 a.b.dims = {2, 5};
-               }},
-              {"grad_u must be", [](A& a) { a.grad_u.dtype = kBF16; }},
-              {"grad_a must be",
-               [](A& a) {
-                 a.grad_a.dims = {7, 2};
-               }},
-              {"grad_b must be",
-               [](A& a) {
-                 a.grad_b.dims = {2, 5};
-               }},
-              {"u and grad_u overlap", [](A& a) { chain(a.u, a.grad_u); }},
-              {"a and grad_a overlap", [](A& a) { chain(a.a, a.grad_a); }},
-              {"x and grad_a overlap", [](A& a) { chain(a.x, a.grad_a); }},
-              {"grad_y and grad_b overlap", [](A& a) { chain(a.grad_y, a.grad_b); }},
-              {"grad_u and grad_a overlap", [](A& a) { chain(a.grad_u, a.grad_a); }},
-              {"grad_a and grad_b overlap", [](A& a) { chain(a.grad_a, a.grad_b); }}});
+BOOST_AUTO_TEST_CASE(rms_norm_backward) {
+  using A = RmsNormBackwardArgs;
+  OperandMemory memory;
+  for (const OutputMode mode : {OutputMode::kOverwrite, OutputMode::kAccumulate}) {
+    check_contract<A>({.legal = {.grad_y = memory.f32({kM, kC}),
+                                 .x = memory.f32({kM, kC}),
+                                 .weight = memory.f32({kC}),
+                                 .inv_rms = memory.f32({kM}),
+                                 .grad_x = memory.f32({kM, kC}),
+                                 .mode = mode},
+                       .operands = {read<A>("grad_y", &A::grad_y), read<A>("x", &A::x).leading(),
+                                    read<A>("weight", &A::weight), read<A>("inv_rms", &A::inv_rms),
+                                    written<A>("grad_x", &A::grad_x)},
+                       .in_place = {},
+                       .violations = {{"grad_y must ", [](A& a) { a.grad_y.dtype = DType::kBF16; }},
+                                      {"grad_x must ", [](A& a) { a.grad_x.dtype = DType::kBF16; }},
+                                      {"grad_y must ", [](A& a) {
+                                         a.x.dims = {kM + 1, kC};
+                                       }}}});
+  }
 }
 
-BOOST_AUTO_TEST_CASE(attention_forward) {
-  using A = AttentionForwardArgs;
-  refuses<A>({.shape = shape(),
-              .q = made(kF32, {6, 32}),
-              .k = made(kF32, {6, 16}),
-              .v = made(kF32, {6, 16}),
-              .out = made(kF32, {6, 32}),
-              .lse = made(kF32, {2, 4, 3}),
-              .scratch = {}},
-             {{"batch and seq", [](A& a) { a.shape.batch = 0; }},
-              {"multiple of kv_heads", [](A& a) { a.shape.kv_heads = 3; }},
-              {"head_dim", [](A& a) { a.shape.head_dim = 0; }},
-              {"q must be",
-               [](A& a) {
-                 a.q.dims = {6, 16};
-               }},
-              {"k must be",
-               [](A& a) {
-                 a.k.dims = {6, 32};
-               }},
-              {"v must be", [](A& a) { a.v.dtype = kBF16; }},
-              {"out must be", [](A& a) { a.out.dtype = kBF16; }},
-              {"lse must be",
-               [](A& a) {
-                 a.lse.dims = {2, 3, 4};
-               }},
-              {"q and out overlap", [](A& a) { chain(a.q, a.out); }},
-              {"v and out overlap", [](A& a) { chain(a.v, a.out); }},
-              {"k and lse overlap", [](A& a) { chain(a.k, a.lse); }},
-              {"out and lse overlap", [](A& a) { chain(a.out, a.lse); }}});
+BOOST_AUTO_TEST_CASE(rope) {
+  using A = RopeArgs;
+  constexpr std::int64_t kSeq = 3, kHalf = 4, kHeads = 2;
+  for (const DType dtype : kFloats) {
+    OperandMemory memory;
+    check_contract<A>({.legal = {.x = memory.take(dtype, {kM, kHeads * 2 * kHalf}),
+                                 .table = memory.f32({kSeq, kHalf, 2}),
+                                 .heads = kHeads,
+                                 .direction = RopeDirection::kInverse,
+                                 .y = memory.take(dtype, {kM, kHeads * 2 * kHalf})},
+                       .operands = {read<A>("x", &A::x).leading(),
+                                    read<A>("table", &A::table).leading(), written<A>("y", &A::y)},
+                       .in_place = {{"y", "x"}},
+                       .violations = {{"heads must ", [](A& a) { a.heads = 0; }},
+                                      {"x must ", [](A& a) { a.heads = kHeads + 1; }},
+                                      {"x must ",
+                                       [](A& a) {
+                                         a.x.dims = {kM, kHeads * 2 * kHalf + 1};
+                                       }},
+                                      {"x must ",
+                                       [](A& a) {
+                                         a.table.dims = {kSeq, kHalf + 1, 2};
+                                       }},
+                                      {"table must ",
+                                       [](A& a) {
+                                         a.table.dims = {kSeq, kHalf, 3};
+                                       }},
+                                      {"table must ",
+                                       [](A& a) {
+                                         a.table.dims = {0, kHalf, 2};
+                                       }},
+                                      {"table must ",
+                                       [](A& a) {
+                                         a.table.dims = {kSeq, 0, 2};
+                                       }},
+                                      {"table must ", [](A& a) { a.table.dtype = DType::kBF16; }},
+                                      {"rows of x ",
+                                       [](A& a) {
+                                         a.table.dims = {kSeq + 1, kHalf, 2};
+                                       }},
+                                      {"y must ", [dtype](A& a) {
+                                         a.y.dtype =
+                                             dtype == DType::kF32 ? DType::kBF16 : DType::kF32;
+                                       }}}});
+  }
 }
 
-BOOST_AUTO_TEST_CASE(attention_backward) {
-  using A = AttentionBackwardArgs;
-  refuses<A>({.shape = shape(),
-              .grad_out = made(kBF16, {6, 32}),
-              .q = made(kF32, {6, 32}),
-              .k = made(kF32, {6, 16}),
-              .v = made(kF32, {6, 16}),
-              .out = made(kF32, {6, 32}),
-              .lse = made(kF32, {2, 4, 3}),
-              .grad_q = made(kF32, {6, 32}),
-              .grad_k = made(kF32, {6, 16}),
-              .grad_v = made(kF32, {6, 16}),
-              .scratch = {}},
-             {{"grad_out must be",
-               [](A& a) {
-                 a.grad_out.dims = {3, 32};
-               }},
-              {"grad_q must be", [](A& a) { a.grad_q.dtype = kBF16; }},
-              {"grad_k must be",
-               [](A& a) {
-                 a.grad_k.dims = {6, 32};
-               }},
-              {"grad_v must be",
-               [](A& a) {
-                 a.grad_v.dims = {3, 16};
-               }},
-              {"lse must be", [](A& a) { a.lse.dtype = kBF16; }},
-              {"out and grad_q overlap", [](A& a) { chain(a.out, a.grad_q); }},
-              {"lse and grad_k overlap", [](A& a) { chain(a.lse, a.grad_k); }},
-              {"grad_k and grad_v overlap", [](A& a) { chain(a.grad_k, a.grad_v); }}});
+BOOST_AUTO_TEST_CASE(swiglu_forward) {
+  using A = SwigluForwardArgs;
+  for (const DType dtype : kFloats) {
+    OperandMemory memory;
+    check_contract<A>({.legal = {.gate = memory.take(dtype, {kM, kC}),
+                                 .up = memory.take(dtype, {kM, kC}),
+                                 .y = memory.take(dtype, {kM, kC})},
+                       .operands = {read<A>("gate", &A::gate).leading(), read<A>("up", &A::up),
+                                    written<A>("y", &A::y)},
+                       .in_place = {},
+                       .violations = {{"gate must ",
+                                       [](A& a) {
+                                         a.gate.dims = {kM, 0};
+                                       }},
+                                      {"up must ",
+                                       [](A& a) {
+                                         a.gate.dims = {kM, kC + 1};
+                                       }},
+                                      {"up must ", [](A& a) { a.up.dtype = DType::kF16; }}}});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(swiglu_backward) {
+  using A = SwigluBackwardArgs;
+  for (const DType dtype : kFloats) {
+    OperandMemory memory;
+    check_contract<A>(
+        {.legal = {.grad_y = memory.take(dtype, {kM, kC}),
+                   .gate = memory.take(dtype, {kM, kC}),
+                   .up = memory.take(dtype, {kM, kC}),
+                   .grad_gate = memory.take(dtype, {kM, kC}),
+                   .grad_up = memory.take(dtype, {kM, kC})},
+         .operands = {read<A>("grad_y", &A::grad_y), read<A>("gate", &A::gate).leading(),
+                      read<A>("up", &A::up), written<A>("grad_gate", &A::grad_gate),
+                      written<A>("grad_up", &A::grad_up)},
+         .in_place = {{"grad_gate", "gate"}, {"grad_up", "up"}},
+         .violations = {{"grad_up must ", [](A& a) { a.grad_up.dtype = DType::kF16; }}}});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(residual_and_fill) {
+  using A = ResidualArgs;
+  for (const DType dtype : kFloats) {
+    OperandMemory memory;
+    check_contract<A>(
+        {.legal = {.a = memory.f32({kM, kC}),
+                   .b = memory.take(dtype, {kM, kC}),
+                   .y = memory.f32({kM, kC})},
+         .operands = {read<A>("a", &A::a).leading(), read<A>("b", &A::b), written<A>("y", &A::y)},
+         .in_place = {{"y", "a"}},
+         .violations = {{"a must ",
+                         [](A& a) {
+                           a.a.dims = {0, kC};
+                         }},
+                        {"a must ", [](A& a) { a.a.dtype = DType::kBF16; }},
+                        {"y must ", [](A& a) { a.y.dtype = DType::kBF16; }}}});
+  }
+  using F = FillArgs;
+  OperandMemory memory;
+  check_contract<F>({.legal = {.x = memory.f32({kM, kC})},
+                     .operands = {},
+                     .in_place = {},
+                     .violations = {{"x must ", [](F& f) { f.x = {}; }},
+                                    {"x must ",
+                                     [](F& f) {
+                                       f.x.dims = {kM, 0};
+                                     }},
+                                    {"x must ", [](F& f) { f.x.dtype = DType::kI32; }}}});
+}
+
+BOOST_AUTO_TEST_CASE(cross_entropy) {
+  using A = CrossEntropyArgs;
+  for (const DType dtype : kFloats) {
+    OperandMemory memory;
+    static StepParams params;
+    const View scratch = memory.take(DType::kU8, {256});
+    check_contract<A>(
+        {.legal = {.compute = ComputeType::kBF16,
+                   .x = memory.take(dtype, {kM, kC}),
+                   .weight = memory.take(dtype, {7, kC}),
+                   .labels = memory.take(DType::kI32, {kM}),
+                   .params = &params,
+                   .loss = memory.f32({2}),
+                   .nll = memory.f32({kM}),
+                   .grad_x = memory.f32({kM, kC}),
+                   .scratch = {scratch.data, scratch.bytes()}},
+         .operands = {read<A>("x", &A::x).leading(), read<A>("weight", &A::weight).leading(),
+                      read<A>("labels", &A::labels), written<A>("loss", &A::loss).leading(),
+                      written<A>("nll", &A::nll).optional(),
+                      written<A>("grad_x", &A::grad_x).optional()},
+         .in_place = {},
+         .violations = {
+             {"x must ",
+              [](A& a) {
+                a.x.dims = {0, kC};
+              }},
+             {"weight must ",
+              [](A& a) {
+                a.weight.dims = {0, kC};
+              }},
+             {"weight must ",
+              [](A& a) {
+                a.weight.dims = {7, kC + 1};
+              }},
+             {"labels must ",
+              [](A& a) {
+                a.x.dims = {kM + 1, kC};
+              }},
+             {"loss must ", [](A& a) { a.loss.dims = {0}; }},
+             {"grad_x must ", [](A& a) { a.grad_x.dtype = DType::kBF16; }},
+             {"params and loss overlap", [](A& a) { a.loss.data = &params.loss_scale; }},
+             {"x and scratch overlap", [](A& a) { a.scratch.data = const_cast<void*>(a.x.data); }},
+             {"grad_x and scratch overlap", [](A& a) { a.scratch.data = a.grad_x.data; }}}});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lm_head) {
+  using A = LmHeadArgs;
+  for (const DType dtype : kFloats) {
+    OperandMemory memory;
+    const View scratch = memory.take(DType::kU8, {256});
+    check_contract<A>(
+        {.legal = {.x = memory.take(dtype, {kM, kC}),
+                   .weight = memory.take(dtype, {7, kC}),
+                   .logits = memory.f32({kM, 7}),
+                   .scratch = {scratch.data, scratch.bytes()}},
+         .operands = {read<A>("x", &A::x).leading(), read<A>("weight", &A::weight).leading(),
+                      written<A>("logits", &A::logits)},
+         .in_place = {},
+         .violations = {
+             {"weight must ",
+              [](A& a) {
+                a.x.dims = {kM, kC + 1};
+              }},
+             {"logits must ",
+              [](A& a) {
+                a.weight.dims = {8, kC};
+              }},
+             {"logits must ", [](A& a) { a.logits.dtype = DType::kBF16; }},
+             {"logits and scratch overlap", [](A& a) { a.scratch.data = a.logits.data; }}}});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(grad_norm_and_clip) {
+  using G = GradNormArgs;
+  OperandMemory memory;
+  const View scratch = memory.take(DType::kU8, {256});
+  check_contract<G>(
+      {.legal = {.grads = memory.f32({33}),
+                 .norm = memory.f32({1}),
+                 .scratch = {scratch.data, scratch.bytes()}},
+       .operands = {read<G>("grads", &G::grads).leading(), written<G>("norm", &G::norm)},
+       .in_place = {},
+       .violations = {{"grads must ", [](G& a) { a.grads.dims = {0}; }},
+                      {"norm and scratch overlap", [](G& a) { a.scratch.data = a.norm.data; }}}});
+  using C = ClipArgs;
+  check_contract<C>({.legal = {.norm = memory.f32({1}),
+                               .loss = memory.f32({3}),
+                               .max_norm = 1,
+                               .decision = memory.f32({2})},
+                     .operands = {read<C>("norm", &C::norm), read<C>("loss", &C::loss).leading(),
+                                  written<C>("decision", &C::decision)},
+                     .in_place = {},
+                     .violations = {{"loss must ", [](C& a) { a.loss.dims = {0}; }},
+                                    {"max_norm ", [](C& a) { a.max_norm = -1; }},
+                                    {"max_norm ", [](C& a) { a.max_norm = kNaN; }}}});
+}
+
+BOOST_AUTO_TEST_CASE(adamw) {
+  using A = AdamWArgs;
+  OperandMemory memory;
+  static StepParams params;
+  check_contract<A>(
+      {.legal = {.params = memory.f32({33}),
+                 .grads = memory.f32({33}),
+                 .exp_avg = memory.f32({33}),
+                 .exp_avg_sq = memory.f32({33}),
+                 .decision = memory.f32({2}),
+                 .step_params = &params},
+       .operands = {written<A>("params", &A::params).leading(), read<A>("grads", &A::grads),
+                    written<A>("exp_avg", &A::exp_avg), written<A>("exp_avg_sq", &A::exp_avg_sq),
+                    read<A>("decision", &A::decision)},
+       .in_place = {},
+       .violations = {
+           {"params must ", [](A& a) { a.params.dims = {0}; }},
+           {"grads must ", [](A& a) { a.params.dims = {34}; }},
+           {"grads must ", [](A& a) { a.grads.dtype = DType::kBF16; }},
+           {"beta1 must ", [](A& a) { a.beta1 = 1; }},
+           {"beta1 must ", [](A& a) { a.beta1 = -0.1f; }},
+           {"beta1 must ", [](A& a) { a.beta1 = kNaN; }},
+           {"beta2 must ", [](A& a) { a.beta2 = 1; }},
+           {"beta2 must ", [](A& a) { a.beta2 = kNaN; }},
+           {"eps must ", [](A& a) { a.eps = 0; }},
+           {"eps must ", [](A& a) { a.eps = kNaN; }},
+           {"step_params and params overlap", [](A& a) { a.params.data = &params; }},
+           {"step_params and exp_avg overlap", [](A& a) { a.exp_avg.data = &params; }}}});
 }
 
 BOOST_AUTO_TEST_SUITE_END()

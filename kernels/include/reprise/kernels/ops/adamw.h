@@ -5,7 +5,8 @@
 //   exp_avg     = beta1 * exp_avg + (1 - beta1) * g
 //   exp_avg_sq  = beta2 * exp_avg_sq + (1 - beta2) * g^2
 //   params     -= lr / (1 - beta1^step) * exp_avg / (sqrt(exp_avg_sq) / sqrt(1 - beta2^step) + eps)
-// Nothing is changed when decision[1] is 0. lr and step come from StepParams when the op runs.
+// Nothing is changed when decision[1] is 0. lr and step come from StepParams when the op runs. None
+// of params, exp_avg and exp_avg_sq may overlap another operand.
 #pragma once
 
 #include "reprise/kernels/step_params.h"

@@ -7,6 +7,7 @@
 //
 // backward recomputes the probabilities from lse; all three gradients are overwritten. Row b * S +
 // s of each operand belongs to position s of sequence b; nothing crosses sequences.
+// No output may overlap an input or another output.
 #pragma once
 
 #include "reprise/kernels/support.h"

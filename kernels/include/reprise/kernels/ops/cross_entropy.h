@@ -9,6 +9,7 @@
 // The head is frozen, so it gets no gradient. labels[m] is the target of row m: the caller has
 // shifted them. With loss_scale 0 (every label masked) the loss and the gradient are exactly 0.
 // The sum of the loss is made in double precision in the order of the rows.
+// No output may overlap an input or another output.
 #pragma once
 
 #include "reprise/kernels/step_params.h"

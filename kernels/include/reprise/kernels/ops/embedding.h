@@ -1,4 +1,5 @@
 // embedding_forward: y[m, :] = table[ids[m], :]. The table is frozen, so there is no backward.
+// y may not overlap ids or the table.
 #pragma once
 
 #include "reprise/kernels/support.h"

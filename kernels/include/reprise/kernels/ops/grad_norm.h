@@ -4,6 +4,7 @@
 //   decision[0] = min(1, max_norm / (norm + 1e-6)), or 1 when max_norm is 0 (as torch clips)
 //   decision[1] = 1 if norm and every loss are finite, else 0: a step that is not finite is
 //                 never applied
+// No output may overlap an input or another output.
 #pragma once
 
 #include "reprise/kernels/support.h"

@@ -8,6 +8,7 @@
 // dequant(W) is codebook * absmax in FP32, rounded once to the compute type. Sums are FP32.
 // grad_u = scale * grad_y . B comes from lora_backward (ops/lora.h). mask is the dropout factor of
 // the forward pass. LoRA: Hu et al., 2021; QLoRA: Dettmers et al., 2023.
+// No output may overlap an input or another output.
 #pragma once
 
 #include "reprise/kernels/dropout.h"

@@ -6,6 +6,7 @@
 //   grad_b (+)= scale * grad_y^T . u                (N, R)
 //
 // Sums over M are FP32 in a fixed order: the same arguments give the same bits.
+// No output may overlap an input or another output.
 #pragma once
 
 #include "reprise/kernels/dropout.h"

@@ -1,5 +1,5 @@
 // residual: y = a + b, in FP32. Its backward passes the gradient on unchanged and needs no op.
-// fill: every element becomes `value`.
+// y may be the memory of a, but overlap nothing else. fill: every element becomes `value`.
 #pragma once
 
 #include "reprise/kernels/support.h"

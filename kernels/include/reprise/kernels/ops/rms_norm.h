@@ -2,6 +2,7 @@
 //   inv_rms[m] = 1 / sqrt(mean_c(x[m, c]^2) + eps)
 //   y[m, c]    = x[m, c] * inv_rms[m] * weight[c]
 //   grad_x     = inv_rms * (g - x * inv_rms^2 * mean_c(g * x)),  g = grad_y * weight
+// No output may overlap an input or another output.
 #pragma once
 
 #include "reprise/kernels/support.h"

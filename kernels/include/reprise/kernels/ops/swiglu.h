@@ -1,6 +1,7 @@
 // SwiGLU (Shazeer, 2020): y = silu(gate) * up, silu(t) = t * sigmoid(t).
 //   grad_up   = grad_y * silu(gate)
 //   grad_gate = grad_y * up * sigmoid(gate) * (1 + gate * (1 - sigmoid(gate)))
+// Beyond what is said below, no output may overlap an input or another output.
 #pragma once
 
 #include "reprise/kernels/support.h"
