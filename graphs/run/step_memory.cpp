@@ -132,6 +132,10 @@ void StepMemory::require_batch(const TokenBatch& batch, std::int64_t vocab_size)
 
 void StepMemory::set_batch(const TokenBatch& batch, std::int64_t vocab_size) {
   require_batch(batch, vocab_size);
+  copy_batch(batch);
+}
+
+void StepMemory::copy_batch(const TokenBatch& batch) {
   std::copy(batch.input_ids.begin(), batch.input_ids.end(),
             static_cast<std::int32_t*>(inputs_.host(view(step_->values.input_ids).data)));
   if (!step_->values.labels.present()) return;
@@ -174,6 +178,11 @@ void StepMemory::run(GraphMode mode) {
   } else {
     bound_->run_eager();
   }
+}
+
+std::string StepMemory::first_not_finite_node() {
+  inputs_.upload(bound_->backend());
+  return reprise::first_not_finite_node(*bound_);
 }
 
 }  // namespace reprise

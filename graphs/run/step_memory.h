@@ -67,11 +67,15 @@ class StepMemory {
   void require_batch(const TokenBatch& batch, std::int64_t vocab_size) const;
   // Copies tokens and shifted labels in, after require_batch().
   void set_batch(const TokenBatch& batch, std::int64_t vocab_size);
+  // The same for a batch that has passed it.
+  void copy_batch(const TokenBatch& batch);
 
   // Replays the captured graph, or runs eagerly when `mode` is kOff, or kAuto and the capture
   // failed. The first replay captures.
   void run(GraphMode mode);
   const std::string& eager_reason() const { return eager_reason_; }
+  // Runs eagerly on the inputs as they are, and names the first node that writes a NaN or infinity.
+  std::string first_not_finite_node();
   // Null before the first replay.
   const CapturedGraph* captured() const { return captured_.get(); }
 

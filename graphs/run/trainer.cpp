@@ -40,7 +40,7 @@ StepResult Trainer::step(std::span<const TokenBatch> micro_batches, double learn
                       .loss_scale = static_cast<float>(scale)};
   for (std::int64_t i = 0; i < accumulate; ++i) {
     s.main->params().micro_step = static_cast<std::int32_t>(i);
-    s.main->set_batch(micro_batches[static_cast<std::size_t>(i)], s.model.config.vocab_size);
+    s.main->copy_batch(micro_batches[static_cast<std::size_t>(i)]);
     s.main->run(s.options.graph);
   }
   StepMemory& last = s.update ? *s.update : *s.main;
@@ -138,17 +138,11 @@ void Trainer::poison_activations(std::uint8_t byte) {
 const LoraLayout& Trainer::layout() const { return state_->layout; }
 
 std::vector<float> Trainer::lora_params() const {
-  std::vector<float> params(static_cast<std::size_t>(state_->layout.count));
-  state_->backend.download(params.data(), state_->run.lora_params(),
-                           state_->layout.count * size_of(DType::kF32));
-  return params;
+  return state_->read_flat(state_->run.lora_params());
 }
 
 std::vector<float> Trainer::lora_grads() const {
-  std::vector<float> grads(static_cast<std::size_t>(state_->layout.count));
-  state_->backend.download(grads.data(), state_->run.lora_grads(),
-                           state_->layout.count * size_of(DType::kF32));
-  return grads;
+  return state_->read_flat(state_->run.lora_grads());
 }
 
 void Trainer::set_lora_params(std::span<const float> params) {

@@ -1,3 +1,4 @@
+// Buffers and graphs of a run: what is made once, and what is made when it is first asked for.
 #include "graphs/run/trainer_state.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include "reprise/kernels/float16.h"
 
 namespace reprise {
+
 Trainer::State::State(const Model& frozen, const TrainerOptions& wanted, Backend& place)
     : model(frozen), options(wanted), backend(place) {
   require(model.place == (backend.host_memory() ? nullptr : &backend),
@@ -134,24 +136,27 @@ std::vector<float> Trainer::State::head_logits(const ConstView& row) {
   return logits;
 }
 
+std::vector<float> Trainer::State::read_flat(const float* values) const {
+  std::vector<float> copy(static_cast<std::size_t>(layout.count));
+  backend.download(copy.data(), values, layout.count * size_of(DType::kF32));
+  return copy;
+}
+
 void Trainer::State::zero_grads() {
   backend.fill(run.lora_grads(), 0, layout.count * size_of(DType::kF32));
 }
 
 std::string Trainer::State::name_bad_node(std::span<const TokenBatch> micro_batches) {
   // Nothing was updated, so running the graph again meets the same values.
-  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+  std::string found;
+  for (std::size_t i = 0; i < micro_batches.size() && found.empty(); ++i) {
     zero_grads();
-    main->set_batch(micro_batches[i], model.config.vocab_size);
+    main->copy_batch(micro_batches[i]);
     main->params().micro_step = static_cast<std::int32_t>(i);
-    std::string found = first_not_finite_node(main->bound());
-    if (!found.empty()) {
-      zero_grads();  // with accumulation the next step would add to what is not finite
-      return found;
-    }
+    found = main->first_not_finite_node();
   }
-  zero_grads();
-  return "the sum of the gradients";
+  zero_grads();  // with accumulation the next step would add to what is not finite
+  return found.empty() ? "the sum of the gradients" : found;
 }
 
 }  // namespace reprise

@@ -45,6 +45,8 @@ struct Trainer::State {
   std::vector<float> head_logits(const ConstView& row);
   // Runs a step that was not finite once more, to find the first value that is not.
   std::string name_bad_node(std::span<const TokenBatch> micro_batches);
+  // A host copy of one of the flat buffers.
+  std::vector<float> read_flat(const float* values) const;
   void zero_grads();
 
  private:

@@ -161,6 +161,31 @@ BOOST_AUTO_TEST_CASE(values_that_are_not_finite_are_named_and_never_applied) {
   BOOST_TEST(same_bits(trainer.lora_params(), before));
 }
 
+// Only the first micro-batch meets the bad row of the embedding, so it has to be on the device
+// again when the search runs.
+BOOST_AUTO_TEST_CASE(the_bad_micro_batch_is_searched_not_the_last_one) {
+  Random random(test_seed(24));
+  constexpr std::int32_t kBad = 7;
+  std::vector<TokenBatch> batches = {random_batch(random, kBatch, kSeq, kVocabulary),
+                                     random_batch(random, kBatch, kSeq, kVocabulary)};
+  for (TokenBatch& batch : batches) {
+    std::replace(batch.input_ids.begin(), batch.input_ids.end(), kBad, 0);
+  }
+  batches[0].input_ids[2] = kBad;
+  const auto backend = make_emulated_backend();
+  Model model = tiny_model();
+  model.lm_head = random_model(tiny_config(), 6, {}).embedding;  // untied: the head stays finite
+  model.config.tie_word_embeddings = false;
+  model.embedding.view().as<float>()[kBad * model.config.hidden_size] =
+      std::numeric_limits<float>::quiet_NaN();
+  model = place_model(std::move(model), *backend);
+  Trainer trainer(model, step_options(GraphMode::kRequired, 2), *backend);
+  trainer.initialise(3);
+  const StepResult result = trainer.step(batches, 1e-2);
+  BOOST_TEST(!result.finite);
+  BOOST_TEST(result.bad_node.find("embedding_forward") != std::string::npos, result.bad_node);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace reprise::test
