@@ -47,27 +47,25 @@ class Values {
     if (map_.count(name) == 0) return std::nullopt;
     return count(name, least, most);
   }
-  // A finite number in [least, limit).
+  // A finite number in [least, limit), which it must not leave when it is rounded to FP32: that is
+  // what a step computes with.
   double real(const char* name, double least, double limit) const {
     const auto value = map_[name].as<double>();
+    std::ostringstream message;
     if (!(value >= least && value < limit)) {
-      std::ostringstream message;
       message << "--" << name << " " << value << " must be at least " << least << " and below "
               << limit;
       throw UsageError(message.str());
     }
+    if (static_cast<double>(static_cast<float>(value)) >= limit) {
+      message.precision(17);
+      message << "--" << name << " " << value << " is " << limit << " in FP32 and must be below it";
+      throw UsageError(message.str());
+    }
     return value;
   }
-  // The same in FP32, which is what the optimiser computes with: a value that FP32 rounds to a
-  // limit is at the limit.
   float real32(const char* name, double least, double limit) const {
-    const auto value = static_cast<float>(real(name, least, limit));
-    if (static_cast<double>(value) < limit) return value;
-    std::ostringstream message;
-    message.precision(17);
-    message << "--" << name << " " << map_[name].as<double>() << " is " << limit
-            << " in FP32 and must be below it";
-    throw UsageError(message.str());
+    return static_cast<float>(real(name, least, limit));
   }
   std::optional<double> optional_real(const char* name, double least, double limit) const {
     if (map_.count(name) == 0) return std::nullopt;
@@ -166,10 +164,7 @@ void read_model_and_training(const Values& values, Options& options) {
   options.clip = values.real32("clip", 0, std::numeric_limits<float>::max());
   options.rank = values.optional_count("rank", 1, kMostRank);
   options.alpha = values.optional_real("alpha", kLeastPositive, 1e6);
-  if (values.given("dropout")) {
-    options.dropout = values.real("dropout", 0, 1);
-    values.real32("dropout", 0, 1);
-  }
+  options.dropout = values.optional_real("dropout", 0, 1);
   if (values.given("target-modules")) {
     options.target_modules = parse_modules(values.text("target-modules"));
   }

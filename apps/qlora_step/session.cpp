@@ -56,12 +56,15 @@ void require_writable_outputs(const Options& options) {
 }
 
 // The step in FILE.json; with accumulation that is the micro-step, and the update is in
-// FILE.update.json.
+// FILE.update.json. Once the model is loaded, the step is the one that runs: the plan had to guess
+// the types of the embedding and the head.
 void write_graphs(const Session& run) {
   std::filesystem::path path = run.options.graph_out;
   if (path.empty()) return;
-  for (const PlannedGraph& graph : run.planned.graphs) {
-    write_graph(path, graph.step.graph, graph.plan);
+  for (const PlannedGraph& planned : run.planned.graphs) {
+    const bool loaded = run.trainer != nullptr && &planned == &run.planned.graphs.front();
+    write_graph(path, loaded ? run.trainer->step_graph().graph : planned.step.graph,
+                loaded ? run.trainer->step_plan() : planned.plan);
     if (!run.options.quiet) run.out << "graph     " << path.string() << "\n";
     path.replace_extension(".update" + path.extension().string());
   }
@@ -80,7 +83,7 @@ void load(Session& run) {
   run.trainer = std::make_unique<Trainer>(run.model, run.plan.trainer, *run.backend);
   run.trainer->initialise(options.seed);
   if (!options.adapter.empty()) {
-    std::vector<float> params = run.trainer->lora_params();
+    std::vector<float> params(static_cast<std::size_t>(run.trainer->layout().count));
     read_lora_weights(options.adapter, run.trainer->layout(), params.data());
     run.trainer->set_lora_params(params);
   }
