@@ -1,31 +1,8 @@
 // Once captured, a step allocates nothing.
-#include <atomic>
 #include <boost/test/unit_test.hpp>
-#include <cstdlib>
-#include <new>
 
+#include "tests/support/counted_allocations.h"
 #include "tests/support/tiny_run.h"
-
-namespace {
-// Counts while switched on. Operator new is replaced for the whole program, as the standard allows.
-std::atomic<bool> counting{false};
-std::atomic<int> allocations{0};
-
-void* counted(std::size_t size) {
-  if (counting) ++allocations;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new[](std::size_t size) { return counted(size); }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return counted(size); }
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return counted(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace reprise::test {
 
@@ -43,20 +20,17 @@ BOOST_AUTO_TEST_CASE(a_replayed_step_allocates_nothing) {
         const std::vector<TokenBatch> batches(static_cast<std::size_t>(accumulate),
                                               random_batch(random, 1, 9, 61));
         trainer.step(batches, 1e-3);  // captures
-        allocations = 0;
-        counting = true;
+        start_counting_allocations();
         trainer.step(batches, 1e-3);
         trainer.step(batches, 2e-3);
-        counting = false;
-        BOOST_TEST(allocations == 0);
+        BOOST_TEST(stop_counting_allocations().count == 0u);
       }
     }
   }
   // The counter itself works.
-  counting = true;
+  start_counting_allocations();
   delete new int(1);
-  counting = false;
-  BOOST_TEST(allocations >= 1);
+  BOOST_TEST(stop_counting_allocations().count >= 1u);
 }
 
 }  // namespace reprise::test

@@ -1,39 +1,12 @@
 // Model files with one thing wrong, by the hundred, through load_model: each loads or is refused by
 // an error that names the file, and takes no more memory than a file of its size can need.
-#include <atomic>
 #include <boost/test/unit_test.hpp>
-#include <cstdlib>
-#include <new>
 
 #include "reprise/runtime/model.h"
 #include "tests/runtime/gguf_model.h"
 #include "tests/runtime/hostile_files.h"
+#include "tests/support/counted_allocations.h"
 #include "tests/support/gguf_writer.h"
-
-namespace {
-// Bytes asked for while switched on. Operator new is replaced for the whole program, as the
-// standard allows.
-std::atomic<bool> counting{false};
-std::atomic<std::size_t> requested{0}, largest{0};
-
-void* counted(std::size_t size) {
-  if (counting) {
-    requested += size;
-    if (size > largest) largest = size;
-  }
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t size) { return counted(size); }
-void* operator new[](std::size_t size) { return counted(size); }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return counted(size); }
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return counted(size); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace reprise::test {
 namespace {
@@ -60,10 +33,11 @@ class Loader {
     const bool accepted = attempt(path, size, what);
     // A tensor's values are FP32 in ranges of 256 KiB, one range for each of a layer's seven
     // projections and each dense tensor; the rest is names and offsets, a few times their bytes.
-    BOOST_CHECK_MESSAGE(requested < (std::size_t{8} << 20) + 64 * image.size(),
-                        what << ": asked for " << requested << " bytes, file " << size);
-    BOOST_CHECK_MESSAGE(largest <= (std::size_t{1} << 18) + 64 * image.size(),
-                        what << ": asked for " << largest << " bytes at once, file " << size);
+    BOOST_CHECK_MESSAGE(asked_.bytes < (std::size_t{8} << 20) + 64 * image.size(),
+                        what << ": asked for " << asked_.bytes << " bytes, file " << size);
+    BOOST_CHECK_MESSAGE(
+        asked_.largest <= (std::size_t{1} << 18) + 64 * image.size(),
+        what << ": asked for " << asked_.largest << " bytes at once, file " << size);
     ++(accepted ? accepted_ : refused_);
     return accepted;
   }
@@ -71,30 +45,29 @@ class Loader {
   int refused() const { return refused_; }
 
  private:
-  static bool attempt(const std::filesystem::path& path, std::int64_t size,
-                      const std::string& what) {
-    requested = largest = 0;
-    counting = true;
+  bool attempt(const std::filesystem::path& path, std::int64_t size, const std::string& what) {
+    start_counting_allocations();
     try {
       const Model model = load_model(path, {});
-      counting = false;
+      asked_ = stop_counting_allocations();
       // FP32 from Q4 is eight times the bytes in the file.
       BOOST_CHECK_MESSAGE(buffer_bytes(model) <= 8 * size, what << ": " << buffer_bytes(model));
       return true;
     } catch (const InputError& error) {
-      counting = false;
+      asked_ = stop_counting_allocations();
       const std::string_view message = error.what();
       BOOST_CHECK_MESSAGE(message.find("m.gguf\"") != std::string_view::npos,
                           what << ": the file is not in: " << message);
       BOOST_CHECK_MESSAGE(message.size() < 1000, what << ": a message of " << message.size());
     } catch (const std::exception& error) {
-      counting = false;
+      asked_ = stop_counting_allocations();
       BOOST_ERROR(what << ": not an InputError: " << error.what());
     }
     return false;
   }
 
   TemporaryFolder folder_;
+  CountedAllocations asked_;  // by the last attempt
   int accepted_ = 0, refused_ = 0;
 };
 
@@ -252,12 +225,11 @@ BOOST_AUTO_TEST_CASE(flipped_bits_load_or_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(the_counter_counts) {
-  requested = largest = 0;
-  counting = true;
+  start_counting_allocations();
   delete new std::int64_t(1);
-  counting = false;
-  BOOST_TEST(requested >= sizeof(std::int64_t));
-  BOOST_TEST(largest >= sizeof(std::int64_t));
+  const CountedAllocations asked = stop_counting_allocations();
+  BOOST_TEST(asked.bytes >= sizeof(std::int64_t));
+  BOOST_TEST(asked.largest >= sizeof(std::int64_t));
 }
 
 }  // namespace
