@@ -3,7 +3,7 @@
 #include <array>
 
 #include "tests/cuda/on_device.h"
-#include "tests/kernels/run_op.h"
+#include "tests/kernels/nf4_layer.h"
 
 namespace reprise::test {
 namespace {
@@ -38,68 +38,7 @@ std::vector<LayerCase> ragged_cases(Random& random) {
   return cases;
 }
 
-using Pass = Results (*)(const OpTable&, const Layer&, ThreadPool&);
-
-Results forward(const OpTable& table, const Layer& layer, ThreadPool& pool) {
-  const LayerCase& c = layer.c;
-  const Guarded y = layer.output(c.out, {c.m, c.n}, c.mode);
-  const Guarded u(DType::kF32, {c.m, std::max<std::int64_t>(c.rank, 1)});
-  LinearNf4ForwardArgs args;
-  args.compute = c.compute;
-  args.x = layer.x.view();
-  args.weight = layer.weight();
-  if (c.bias) args.bias = layer.bias.view();
-  if (c.rank > 0) {
-    args.lora = {.a = layer.a.view(),
-                 .b = layer.b.view(),
-                 .u = u.view(),
-                 .scale = layer.scale,
-                 .dropout = layer.dropout()};
-  }
-  args.y = y.view();
-  args.mode = c.mode;
-  run_op(table.linear_nf4_forward, args, pool);
-  if (c.rank == 0) return {y.values()};
-  return {y.values(), u.values()};
-}
-
-Results backward(const OpTable& table, const Layer& layer, ThreadPool& pool) {
-  const LayerCase& c = layer.c;
-  const Guarded grad_x = layer.output(c.out, {c.m, c.k}, c.mode);
-  LinearNf4BackwardArgs args;
-  args.compute = c.compute;
-  args.grad_y = layer.grad_y.view();
-  args.weight = layer.weight();
-  if (c.rank > 0) {
-    args.lora = {.a = layer.a.view(), .grad_u = layer.grad_u.view(), .dropout = layer.dropout()};
-  }
-  args.grad_x = grad_x.view();
-  args.mode = c.mode;
-  run_op(table.linear_nf4_backward, args, pool);
-  return {grad_x.values()};
-}
-
-Results adapter(const OpTable& table, const Layer& layer, ThreadPool& pool) {
-  const LayerCase& c = layer.c;
-  const Guarded grad_u(DType::kF32, {c.m, c.rank});
-  const Guarded grad_a = layer.output(DType::kF32, {c.rank, c.k}, c.mode);
-  const Guarded grad_b = layer.output(DType::kF32, {c.n, c.rank}, c.mode);
-  LoraBackwardArgs args;
-  args.compute = c.compute;
-  args.grad_y = layer.grad_y.view();
-  args.x = layer.x.view();
-  args.u = layer.u.view();
-  args.a = layer.a.view();
-  args.b = layer.b.view();
-  args.scale = layer.scale;
-  args.dropout = layer.dropout();
-  args.grad_u = grad_u.view();
-  args.grad_a = grad_a.view();
-  args.grad_b = grad_b.view();
-  args.mode = c.mode;
-  run_op(table.lora_backward, args, pool);
-  return {grad_u.values(), grad_a.values(), grad_b.values()};
-}
+using Pass = LayerResults (*)(const OpTable&, const Layer&, ThreadPool&);
 
 // Whole numbers: nothing rounds, so all bits are the reference's. Normal values: both round the
 // same operands, so in FP32 only the order of a sum differs, of up to 200 + 65 terms: at most 266
@@ -123,12 +62,12 @@ BOOST_AUTO_TEST_SUITE(cuda_linear)
 
 BOOST_AUTO_TEST_CASE(forward_of_ragged_shapes) {
   Random random(test_seed(301));
-  for (const LayerCase& c : ragged_cases(random)) check_pass(forward, c, random);
+  for (const LayerCase& c : ragged_cases(random)) check_pass(linear_forward, c, random);
 }
 
 BOOST_AUTO_TEST_CASE(backward_of_ragged_shapes) {
   Random random(test_seed(302));
-  for (const LayerCase& c : ragged_cases(random)) check_pass(backward, c, random);
+  for (const LayerCase& c : ragged_cases(random)) check_pass(linear_backward, c, random);
 }
 
 BOOST_AUTO_TEST_CASE(adapter_of_ragged_shapes) {
@@ -136,7 +75,7 @@ BOOST_AUTO_TEST_CASE(adapter_of_ragged_shapes) {
   for (LayerCase c : ragged_cases(random)) {
     if (c.rank == 0) c.rank = 4;
     c.out = DType::kF32;
-    check_pass(adapter, c, random);
+    check_pass(adapter_gradients, c, random);
   }
 }
 
@@ -152,7 +91,8 @@ BOOST_AUTO_TEST_CASE(every_weight_is_decoded_to_the_bit) {
       std::vector<float> identity(95 * 95);
       for (std::size_t i = 0; i < 95; ++i) identity[i * 96] = 1;
       layer.x = Guarded(identity, DType::kF32, {95, 95});
-      check_exact([&](const OpTable& t, ThreadPool& pool) { return forward(t, layer, pool); });
+      check_exact(
+          [&](const OpTable& t, ThreadPool& pool) { return linear_forward(t, layer, pool); });
     }
   }
 }
@@ -168,7 +108,7 @@ BOOST_AUTO_TEST_CASE(dropout_draws_what_the_host_draws) {
     for (std::size_t r = 0; r < 65; ++r) identity[r * 130 + r * 2] = 1;
     layer.a = Guarded(identity, DType::kF32, {65, 130});
     const Op u = [&](const OpTable& t, ThreadPool& pool) -> Results {
-      return {forward(t, layer, pool)[1]};
+      return {linear_forward(t, layer, pool)[1]};
     };
     // One product for each element of u, which the host rounds once from double: the same bits.
     check_exact(u);

@@ -57,20 +57,24 @@ void for_operands(AdamWArgs& a, Mirror& f) {
 }
 void for_operands(FillArgs& a, Mirror& f) { f(a.x); }
 
+const OpTable& device_table() {
+  static const OpTable table = cuda_ops();
+  return table;
+}
+
 template <class Args, Implementations<Args> OpTable::*List>
 void run_on_device(const Args& host, const Execution&) {
-  static const OpTable table = cuda_ops();
   Mirror mirror;
   Args args = host;
   for_operands(args, mirror);
   if constexpr (requires { args.scratch; }) mirror(args.scratch);
-  (table.*List).at(0).run(args, {});
+  (device_table().*List).at(0).run(args, {});
   BOOST_TEST(mirror.bring_back(), "a kernel wrote out of bounds");
 }
 
 template <class Args, Implementations<Args> OpTable::*List>
 void add(OpTable& table) {
-  static const OpTable device = cuda_ops();
+  const OpTable& device = device_table();
   BOOST_REQUIRE((device.*List).size() == 1);
   Implementation<Args> implementation = (device.*List)[0];
   BOOST_TEST(implementation.name == std::string("cuda.plain"));

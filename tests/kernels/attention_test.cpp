@@ -3,18 +3,10 @@
 #include <cmath>
 #include <string>
 
-#include "tests/kernels/run_op.h"
+#include "tests/kernels/attention_run.h"
 
 namespace reprise::test {
 namespace {
-
-struct AttentionCase {
-  AttentionShape shape;
-  ComputeType compute = ComputeType::kF32;
-  DType dtype = DType::kF32;       // of q, k, v, out and their gradients
-  DType grad_dtype = DType::kF32;  // of grad_out
-  double spread = 1;               // standard deviation of q
-};
 
 std::string to_string(const AttentionCase& c) {
   const AttentionShape& s = c.shape;
@@ -23,74 +15,6 @@ std::string to_string(const AttentionCase& c) {
          std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " dim " +
          std::to_string(s.head_dim);
 }
-
-Dims wide(const AttentionShape& s) { return {s.batch * s.seq, s.heads * s.head_dim}; }
-Dims narrow(const AttentionShape& s) { return {s.batch * s.seq, s.kv_heads * s.head_dim}; }
-
-struct Outputs {
-  std::vector<float> out, lse;
-  bool operator==(const Outputs&) const = default;
-};
-struct Gradients {
-  std::vector<float> q, k, v;
-  bool operator==(const Gradients&) const = default;
-};
-
-struct Attention {
-  AttentionCase c;
-  Guarded q, k, v, grad_out;
-
-  Attention(const AttentionCase& attention_case, Random& random)
-      : c(attention_case),
-        q(normal_values(random, wide(c.shape).count(), c.spread), c.dtype, wide(c.shape)),
-        k(normal_values(random, narrow(c.shape).count()), c.dtype, narrow(c.shape)),
-        v(normal_values(random, narrow(c.shape).count()), c.dtype, narrow(c.shape)),
-        grad_out(normal_values(random, wide(c.shape).count()), c.grad_dtype, wide(c.shape)) {
-    c.shape.scale = 1 / std::sqrt(static_cast<float>(c.shape.head_dim));
-  }
-
-  Dims lse_dims() const { return {c.shape.batch, c.shape.heads, c.shape.seq}; }
-
-  Outputs forward(const OpTable& table, ThreadPool& pool) const {
-    const Guarded out(c.dtype, wide(c.shape)), lse(DType::kF32, lse_dims());
-    run_op(table.attention_forward,
-           AttentionForwardArgs{.compute = c.compute,
-                                .shape = c.shape,
-                                .q = q.view(),
-                                .k = k.view(),
-                                .v = v.view(),
-                                .out = out.view(),
-                                .lse = lse.view(),
-                                .scratch = {}},
-           pool);
-    BOOST_TEST(out.intact());
-    BOOST_TEST(lse.intact());
-    return {out.values(), lse.values()};
-  }
-
-  Gradients backward(const OpTable& table, const Outputs& outputs, ThreadPool& pool) const {
-    const Guarded out(outputs.out, c.dtype, wide(c.shape));
-    const Guarded lse(outputs.lse, DType::kF32, lse_dims());
-    const Guarded grad_q(c.dtype, wide(c.shape));
-    const Guarded grad_k(c.dtype, narrow(c.shape)), grad_v(c.dtype, narrow(c.shape));
-    run_op(table.attention_backward,
-           AttentionBackwardArgs{.compute = c.compute,
-                                 .shape = c.shape,
-                                 .grad_out = grad_out.view(),
-                                 .q = q.view(),
-                                 .k = k.view(),
-                                 .v = v.view(),
-                                 .out = out.view(),
-                                 .lse = lse.view(),
-                                 .grad_q = grad_q.view(),
-                                 .grad_k = grad_k.view(),
-                                 .grad_v = grad_v.view(),
-                                 .scratch = {}},
-           pool);
-    for (const Guarded* const grad : {&grad_q, &grad_k, &grad_v}) BOOST_TEST(grad->intact());
-    return {grad_q.values(), grad_k.values(), grad_v.values()};
-  }
-};
 
 // What differs from the reference, in the norm. FP32: sums of up to 129 terms and an exp within
 // 2e-7 of scores of a few units. A result in bf16: one rounding, 0.42 * 2^-8 in the root mean
@@ -117,19 +41,19 @@ double gradient_error(const AttentionCase& c, const std::vector<float>& values,
 void check_case(const AttentionCase& c, Random& random) {
   const Attention attention(c, random);
   ThreadPool one(1), two(2), three(3);
-  const Outputs expected = attention.forward(reference_ops(), one);
-  const Gradients expected_grads = attention.backward(reference_ops(), expected, one);
+  const AttentionOutputs expected = attention.forward(reference_ops(), one);
+  const AttentionGradients expected_grads = attention.backward(reference_ops(), expected, one);
   for (const Isa isa : isas_under_test()) {
     BOOST_TEST_CONTEXT(name_of(isa) << " " << to_string(c)) {
       const OpTable table = cpu_ops(isa, LinearMode::kFused);
-      const Outputs outputs = attention.forward(table, two);
+      const AttentionOutputs outputs = attention.forward(table, two);
       BOOST_TEST(relative_error(outputs.out, expected.out) <= tolerance(c));
       BOOST_TEST(relative_error(outputs.lse, expected.lse) <= tolerance(c));
       BOOST_TEST((attention.forward(table, two) == outputs));  // the same bits again
       BOOST_TEST((attention.forward(table, one) == outputs));  // whoever computes them
       BOOST_TEST((attention.forward(table, three) == outputs));
 
-      const Gradients grads = attention.backward(table, expected, two);
+      const AttentionGradients grads = attention.backward(table, expected, two);
       BOOST_TEST(gradient_error(c, grads.q, expected_grads.q) <= tolerance(c));
       BOOST_TEST(gradient_error(c, grads.k, expected_grads.k) <= tolerance(c));
       BOOST_TEST(relative_error(grads.v, expected_grads.v) <= tolerance(c));
@@ -194,9 +118,9 @@ BOOST_AUTO_TEST_CASE(large_scores_stay_finite) {
       {.shape = {.batch = 1, .seq = 129, .heads = 2, .kv_heads = 1, .head_dim = 16}, .spread = 100},
       random);
   ThreadPool pool(2);
-  const Outputs expected = attention.forward(reference_ops(), pool);
+  const AttentionOutputs expected = attention.forward(reference_ops(), pool);
   for (const Isa isa : isas_under_test()) {
-    const Outputs outputs = attention.forward(cpu_ops(isa, LinearMode::kFused), pool);
+    const AttentionOutputs outputs = attention.forward(cpu_ops(isa, LinearMode::kFused), pool);
     // An error of 2^-24 of a score of 300, times some roundings, is the relative one of a weight.
     BOOST_TEST(relative_error(outputs.out, expected.out) <= 0x1p-12, name_of(isa));
     BOOST_TEST(relative_error(outputs.lse, expected.lse) <= 0x1p-17, name_of(isa));
@@ -212,14 +136,14 @@ BOOST_AUTO_TEST_CASE(later_positions_and_other_sequences_are_not_seen) {
   const Attention attention(c, random);
   for (const Isa isa : isas_under_test()) {
     const OpTable table = cpu_ops(isa, LinearMode::kFused);
-    const Outputs before = attention.forward(table, pool);
+    const AttentionOutputs before = attention.forward(table, pool);
     Attention changed(c, random);
     std::vector<float> q = attention.q.values(), k = attention.k.values(), v = attention.v.values();
     for (std::size_t i = kChanged * 16; i < k.size(); ++i) k[i] = v[i] = 1000;
     changed.q = Guarded(q, c.dtype, wide(c.shape));
     changed.k = Guarded(k, c.dtype, narrow(c.shape));
     changed.v = Guarded(v, c.dtype, narrow(c.shape));
-    const Outputs after = changed.forward(table, pool);
+    const AttentionOutputs after = changed.forward(table, pool);
     constexpr std::ptrdiff_t kSame = kChanged * 2 * 16;
     BOOST_TEST(std::equal(before.out.begin(), before.out.begin() + kSame, after.out.begin()),
                name_of(isa));

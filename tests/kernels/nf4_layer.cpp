@@ -136,4 +136,71 @@ double relative_error(const std::vector<float>& values, const std::vector<float>
   return norm == 0 ? std::sqrt(error) : std::sqrt(error / norm);
 }
 
+LayerResults linear_forward(const OpTable& table, const Layer& layer, ThreadPool& pool) {
+  const LayerCase& c = layer.c;
+  const Guarded y = layer.output(c.out, {c.m, c.n}, c.mode);
+  const Guarded u(DType::kF32, {c.m, std::max<std::int64_t>(c.rank, 1)});
+  LinearNf4ForwardArgs args;
+  args.compute = c.compute;
+  args.x = layer.x.view();
+  args.weight = layer.weight();
+  if (c.bias) args.bias = layer.bias.view();
+  if (c.rank > 0) {
+    args.lora = {.a = layer.a.view(),
+                 .b = layer.b.view(),
+                 .u = u.view(),
+                 .scale = layer.scale,
+                 .dropout = layer.dropout()};
+  }
+  args.y = y.view();
+  args.mode = c.mode;
+  run_first(table.linear_nf4_forward, args, pool);
+  BOOST_TEST(y.intact());
+  BOOST_TEST(u.intact());
+  if (c.rank == 0) return {y.values()};
+  return {y.values(), u.values()};
+}
+
+LayerResults linear_backward(const OpTable& table, const Layer& layer, ThreadPool& pool) {
+  const LayerCase& c = layer.c;
+  const Guarded grad_x = layer.output(c.out, {c.m, c.k}, c.mode);
+  LinearNf4BackwardArgs args;
+  args.compute = c.compute;
+  args.grad_y = layer.grad_y.view();
+  args.weight = layer.weight();
+  if (c.rank > 0) {
+    args.lora = {.a = layer.a.view(), .grad_u = layer.grad_u.view(), .dropout = layer.dropout()};
+  }
+  args.grad_x = grad_x.view();
+  args.mode = c.mode;
+  run_first(table.linear_nf4_backward, args, pool);
+  BOOST_TEST(grad_x.intact());
+  return {grad_x.values()};
+}
+
+LayerResults adapter_gradients(const OpTable& table, const Layer& layer, ThreadPool& pool) {
+  const LayerCase& c = layer.c;
+  const Guarded grad_u(DType::kF32, {c.m, c.rank});
+  const Guarded grad_a = layer.output(DType::kF32, {c.rank, c.k}, c.mode);
+  const Guarded grad_b = layer.output(DType::kF32, {c.n, c.rank}, c.mode);
+  LoraBackwardArgs args;
+  args.compute = c.compute;
+  args.grad_y = layer.grad_y.view();
+  args.x = layer.x.view();
+  args.u = layer.u.view();
+  args.a = layer.a.view();
+  args.b = layer.b.view();
+  args.scale = layer.scale;
+  args.dropout = layer.dropout();
+  args.grad_u = grad_u.view();
+  args.grad_a = grad_a.view();
+  args.grad_b = grad_b.view();
+  args.mode = c.mode;
+  run_first(table.lora_backward, args, pool);
+  BOOST_TEST(grad_u.intact());
+  BOOST_TEST(grad_a.intact());
+  BOOST_TEST(grad_b.intact());
+  return {grad_u.values(), grad_a.values(), grad_b.values()};
+}
+
 }  // namespace reprise::test

@@ -72,6 +72,13 @@ void run_first(const Implementations<Args>& list, Args args, ThreadPool& pool) {
   BOOST_TEST(scratch.intact(), first.name);
 }
 
+// What one op of a layer writes when a table runs it; guards are checked. linear_forward: y, and u
+// with an adapter. linear_backward: grad_x. adapter_gradients: grad_u, grad_a, grad_b.
+using LayerResults = std::vector<std::vector<float>>;
+LayerResults linear_forward(const OpTable& table, const Layer& layer, ThreadPool& pool);
+LayerResults linear_backward(const OpTable& table, const Layer& layer, ThreadPool& pool);
+LayerResults adapter_gradients(const OpTable& table, const Layer& layer, ThreadPool& pool);
+
 double relative_error(const std::vector<float>& values, const std::vector<float>& expected);
 
 }  // namespace reprise::test
