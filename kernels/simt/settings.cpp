@@ -47,11 +47,6 @@ Settings read() {
   out.memory_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                      static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   if (const char* order = std::getenv("REPRISE_SIMT_ORDER")) read_order(out, order);
-  if (const char* copies = std::getenv("REPRISE_SIMT_COPIES")) {
-    const std::string_view value = copies;
-    if (value != "late" && value != "early") reject("REPRISE_SIMT_COPIES", value, "late or early");
-    out.copies = value == "late" ? Copies::kLate : Copies::kEarly;
-  }
   if (const char* bytes = std::getenv("REPRISE_SIMT_MEMORY")) {
     out.memory_bytes = parse("REPRISE_SIMT_MEMORY", bytes, bytes, "a number of bytes");
   }

@@ -1,6 +1,5 @@
 // How the emulated device behaves where CUDA leaves it open, read once from the environment:
 //   REPRISE_SIMT_ORDER=fifo|reverse|random:SEED   order of threads, blocks and graph nodes
-//   REPRISE_SIMT_COPIES=late|early                when an asynchronous copy to shared memory lands
 //   REPRISE_SIMT_MEMORY=bytes                     size of the device's memory
 #pragma once
 
@@ -9,12 +8,10 @@
 namespace reprise::simt {
 
 enum class Order : std::uint8_t { kFifo, kReverse, kRandom };
-enum class Copies : std::uint8_t { kLate, kEarly };
 
 struct Settings {
   Order order = Order::kFifo;
   std::uint64_t seed = 1;
-  Copies copies = Copies::kLate;
   std::uint64_t memory_bytes = 0;  // the host's memory unless set
 };
 
